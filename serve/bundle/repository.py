@@ -1,6 +1,7 @@
 """The bundles that may be loaded while the server runs, by name."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,8 @@ class Repository:
 
     def __init__(self, given: Iterable[str | Path], folder: Path | None = None) -> None:
         """Take the bundles of the start; `folder` is None where no others may be loaded."""
-        self._given = {Path(each).name: Path(each) for each in given}
+        folders = [Path(each).resolve() for each in given]
+        self._given = {each.name: each for each in folders}
         self._folder = folder
 
     def was_given(self, name: str) -> bool:
@@ -30,13 +32,12 @@ class Repository:
     def bundles(self) -> dict[str, Path]:
         """Return the folders that may be loaded, by name. May block."""
         found = {}
-        if self._folder and self._folder.is_dir():
-            inside = self._folder.resolve()
-            for path in islice(self._folder.iterdir(), _MOST_FOLDERS):
-                # A link may lead from one name to another, and to nothing outside.
-                within = path.resolve().parent == inside and not path.name.startswith(".")
-                if within and (path / MANIFEST).is_file():
-                    found[path.name] = inside / path.name
+        if self._folder:
+            with suppress(OSError):  # it is gone, or not for this process to read
+                inside = self._folder.resolve()
+                for path in islice(inside.iterdir(), _MOST_FOLDERS):
+                    if _is_bundle(path):
+                        found[path.name] = path
         return dict(sorted(found.items())) | self._given
 
     def folder_of(self, name: str) -> Path:
@@ -56,3 +57,14 @@ class Repository:
                 "others start it with --model-repository FOLDER (in a config, model_repository)"
             )
         raise UnknownBundle(f"no bundle {name[:128]!r} in the model repository; it has {there}")
+
+
+def _is_bundle(path: Path) -> bool:
+    """Tell whether a place in a repository is a bundle that can be named and read."""
+    if path.name.startswith(".") or not path.name.isprintable():  # bytes of no text are not
+        return False
+    try:
+        # A link may lead from one name to another, and to nothing outside.
+        return path.resolve().parent == path.parent and (path / MANIFEST).is_file()
+    except (OSError, RuntimeError):  # such as lost+found of a volume; a link to itself
+        return False

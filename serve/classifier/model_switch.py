@@ -88,11 +88,12 @@ class ModelSwitch:
             LoadFailed: one cannot be served, with its configured policy or else its own.
         """
         found = {}
-        for folder in map(Path, folders):
+        for given in folders:
+            folder = Path(given).resolve()  # a model has the name of its folder, not of a link
             if folder.name in found:
                 raise LoadFailed(f"bundles: two have the name {folder.name}; rename one")
-            sha256 = await self.prepare(folder.name, str(folder.absolute()), configured)
-            found[folder.name] = ServedBundle(folder=str(folder.absolute()), sha256=sha256)
+            sha256 = await self.prepare(folder.name, str(folder), configured)
+            found[folder.name] = ServedBundle(folder=str(folder), sha256=sha256)
         return found
 
     async def become(

@@ -138,7 +138,7 @@ class Classifiers:
         """
         baseline, run = self._config.baseline(wanted.models), self._policy_threads.run
         folders = self._config.bundles if wanted.bundles is None else wanted.bundles
-        loadable = {Path(folder).name for folder in folders}
+        loadable = {Path(folder).resolve().name for folder in folders}
         found = await self._switch.newest()
         models = {}
         if found is None or found.baseline != baseline:

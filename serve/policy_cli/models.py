@@ -89,13 +89,14 @@ def load(
     why: Why = None,
 ) -> Answer:
     """Load a model, or another bundle in the place of its own, without a failed request."""
-    return _change(remote, "POST", f"/v1/models/{quote(name, safe='')}/load", bundle, why)
+    path = f"/v1/models/{quote(name, safe='')}/load"
+    return _change(remote, "POST", path, why, bundle=bundle)
 
 
 @command(_changed)
 def unload(remote: RemotePolicy, name: Model, why: Why = None) -> Answer:
     """Serve a model no more; requests that it has taken are answered."""
-    return _change(remote, "POST", f"/v1/models/{quote(name, safe='')}/unload", None, why)
+    return _change(remote, "POST", f"/v1/models/{quote(name, safe='')}/unload", why)
 
 
 @command(_changed)
@@ -112,14 +113,13 @@ def alias(
     if remove == (target is not None):
         raise InvalidRequest("give the model that the alias is to name, or --remove")
     path = f"/v1/aliases/{quote(name, safe='')}"
-    if target is None:
-        return remote.server.call("DELETE", path)
-    given = {"model": target} | ({"reason": why} if why else {})
-    return remote.server.call("PUT", path, given)
+    method = "DELETE" if target is None else "PUT"
+    return _change(remote, method, path, why, model=target)
 
 
 def _change(
-    remote: RemotePolicy, method: str, path: str, bundle: str | None, why: str | None
+    remote: RemotePolicy, method: str, path: str, why: str | None, **fields: str | None
 ) -> Answer:
-    given = {name: each for name, each in (("bundle", bundle), ("reason", why)) if each}
+    fields["reason"] = why or None
+    given = {name: value for name, value in fields.items() if value is not None}
     return remote.server.call(method, path, given or None)

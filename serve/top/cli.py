@@ -58,18 +58,20 @@ class Watch:
 
     def _sample(self) -> Sample:
         sample = read_sample(self._server.text("/metrics"), time.monotonic())
-        if self._model is None:
-            return sample
-        if self._model not in sample.models:
-            known = ", ".join(sorted(sample.models)) or "none"
-            raise CallFailed(f"no model {self._model} is served; there are {known}", 1)
-        return replace(sample, models={self._model: sample.models[self._model]})
+        served = {name: counts for name, counts in sample.models.items() if counts.served}
+        if self._model is not None:
+            name = sample.aliases.get(self._model, self._model)
+            if name not in served:
+                known = ", ".join(sorted(served)) or "none"
+                raise CallFailed(f"no model {self._model} is served; there are {known}", 1)
+            served = {name: served[name]}
+        return replace(sample, models=served)
 
 
 def top(
     url: Url = LOCAL,
     model: Annotated[
-        str | None, typer.Option(help="Show this one of several. Default: all.")
+        str | None, typer.Option(help="Show this one of several, by name or alias. Default: all.")
     ] = None,
     key_file: KeyFile = None,
     tls_ca: TlsCa = None,

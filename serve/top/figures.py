@@ -30,6 +30,7 @@ class Counts:
     queued: float = 0.0  # texts
     queue_s: float = 0.0  # of the replica with the longest queue
     policy_version: int = 0
+    served: bool = False  # what was counted of a model stays on the page when it is unloaded
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Sample:
 
     at_s: float
     models: dict[str, Counts] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)  # the model that each names
     running: int = 1
     wanted: int = 1
 
@@ -62,6 +64,8 @@ def read_sample(text: str, at_s: float) -> Sample:
         for name, labels, value, *_ in family.samples:
             if name in ("offramp_replicas_running", "offramp_replicas_wanted"):
                 setattr(sample, name.rpartition("_")[2], int(value))
+            elif name == "offramp_alias_info":
+                sample.aliases[labels["alias"]] = labels["model"]
             elif labels.get("model"):
                 _add(sample.models.setdefault(labels["model"], Counts()), name, labels, value)
     return sample
@@ -93,6 +97,8 @@ def _set(counts: Counts, name: str, value: float) -> None:
             counts.queue_s = max(counts.queue_s, value)
         case "policy_version":
             counts.policy_version = max(counts.policy_version, int(value))
+        case "model_info":
+            counts.served = True
 
 
 def between(older: Sample, newer: Sample, model: str) -> Figures | None:

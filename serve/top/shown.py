@@ -26,9 +26,10 @@ def screen(newest: Sample, recent: Sample, oldest: Sample, problem: str = "") ->
     if problem:
         parts.append(Text(problem, "red"))
     for name, counts in sorted(newest.models.items()):
-        now, last = between(recent, newest, name), between(oldest, newest, name)
-        if now and last:
-            spans = {"now": now} if oldest is recent else {"now": now, past: last}
+        starts = {"now": recent} if oldest is recent else {"now": recent, past: oldest}
+        found = ((span, between(start, newest, name)) for span, start in starts.items())
+        # A model that was loaded later is not in the oldest sample.
+        if spans := {span: figures for span, figures in found if figures}:
             parts += [Text(), *_model(name, counts, spans)]
     return Group(*parts)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 
 from serve.api.body import check_query, media_type, not_json, read_bytes, read_json
 from serve.api.classification import Reply
@@ -11,11 +11,12 @@ from serve.api.documented import body_errors
 from serve.api.endpoint import Endpoint
 from serve.api.finished import to_its_end
 from serve.api.model_changes import Asker, Changed, ModelChanges
-from serve.api.record import RequestRecord, record_of
+from serve.api.record import RequestRecord
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.model_changes import (
     Aliases,
     AliasMove,
+    AliasRemoval,
     ModelLoad,
     ModelsChange,
     ModelUnload,
@@ -43,24 +44,14 @@ def add_change_routes(app: FastAPI, context: AppContext) -> None:
         Endpoint("/v1/models/{model}/load", ModelLoad, load, optional, _read, scope="admin"),
         Endpoint("/v1/models/{model}/unload", ModelUnload, unload, optional, _read, scope="admin"),
         Endpoint(alias, AliasMove, move_alias, answers, method="PUT", scope="admin"),
+        Endpoint(alias, AliasRemoval, remove_alias, optional, _read, "DELETE", "admin"),
     ):
         endpoint.add_to(app, context)
-    errors = _answers()
-    for status in (413, 415):
-        del errors[status]
-
-    @app.delete(alias, tags=["models"], responses=errors, response_model_exclude_none=True)
-    async def remove_alias(alias: str, request: Request) -> ModelsChange:
-        """Remove an alias; the model that it names stays."""
-        record = record_of(request.scope)
-        check_query(record)
-        change = changes_of(context).move_alias(alias, None, Asker(record))
-        return ModelsChange.of(await to_its_end(record, change))
 
     @app.get(
         "/v1/aliases",
         tags=["models"],
-        responses={503: errors[503]},
+        responses={503: _answers()[503]},
         response_model_exclude_none=True,
     )
     async def list_aliases() -> Aliases:
@@ -112,6 +103,12 @@ async def move_alias(context: AppContext, record: RequestRecord, body: AliasMove
     """Let a name stand for a model, in every replica, from the next request on."""
     asker, alias = Asker(record, body.reason), record.params["alias"]
     return await _made(record, changes_of(context).move_alias(alias, body.model, asker))
+
+
+async def remove_alias(context: AppContext, record: RequestRecord, body: AliasRemoval) -> Reply:
+    """Remove an alias, in every replica; the model that it names stays."""
+    asker, alias = Asker(record, body.reason), record.params["alias"]
+    return await _made(record, changes_of(context).move_alias(alias, None, asker))
 
 
 async def _made(record: RequestRecord, change: Any) -> Reply:

@@ -37,6 +37,12 @@ class AliasMove(RequestModel):
     reason: Why | None = Field(default=None, description="For the history.")
 
 
+class AliasRemoval(RequestModel):
+    """Why a name is to stand for no model."""
+
+    reason: Why | None = Field(default=None, description="For the history.")
+
+
 class ModelsChange(SparseModel):
     """The models after a change, and the replicas that serve them."""
 

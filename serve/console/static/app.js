@@ -66,7 +66,7 @@ function App() {
       <${Problem} error=${list.error} />
       ${name && html`<${Tab} key=${[name, tab.id, secret].join()} tab=${tab} name=${name} models=${list.data} />`}
       ${list.data && !name && (tab.alone
-        ? html`<${tab.View} models=${list.data} refresh=${() => version.set(version.value + 1)} />`
+        ? html`<${tab.View} key=${secret} models=${list.data} refresh=${() => version.set(version.value + 1)} />`
         : html`<p>No model is loaded.</p>`)}
     </div></main>`;
 }

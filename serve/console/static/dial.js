@@ -27,7 +27,7 @@ export function rungsOf(model) {
 }
 
 export function firstDial(model, policy) {
-  return policy ? { profile: "default" } : { rule: started("confidence", model) };
+  return policy ? { profile: "default" } : { rule: started(kindsOf(model)[0], model) };
 }
 
 // Profiles follow the policy when it changes.
@@ -35,6 +35,9 @@ export function ruleOf(dial, model, policy) {
   if (dial.profile) return (policy.resolved[dial.profile] ?? policy.resolved.default).rule;
   return dial.rule ?? rungsOf(model)[dial.rung].rule;
 }
+
+// The rules of a reader's own that a model can follow.
+const kindsOf = (model) => Object.keys(KINDS).filter((name) => model.rules.includes(name));
 
 function started(name, model) {
   const { field, start } = KINDS[name];
@@ -46,7 +49,6 @@ function started(name, model) {
 export function Dial({ model, policy, dial, turn, use }) {
   const rungs = rungsOf(model);
   const profiles = Object.keys(policy?.resolved || {});
-  const kinds = Object.keys(KINDS).filter((name) => model.rules.includes(name));
   const kind = dial.profile ? `profile ${dial.profile}` : dial.target ? "target" : dial.rule.rule;
   const rule = ruleOf(dial, model, policy);
   const choose = (event) => {
@@ -60,7 +62,7 @@ export function Dial({ model, policy, dial, turn, use }) {
       <select value=${kind} onChange=${choose}>
         ${profiles.length > 0 && html`<optgroup label="The policy's">${profiles.map((name) => html`<option value=${`profile ${name}`}>${name}</option>`)}</optgroup>`}
         ${rungs.length > 0 && html`<optgroup label="Certified"><option value="target">a target: answers that may differ</option></optgroup>`}
-        <optgroup label="A rule of your own">${kinds.map((name) => html`<option value=${name}>${name}</option>`)}</optgroup>
+        <optgroup label="A rule of your own">${kindsOf(model).map((name) => html`<option value=${name}>${name}</option>`)}</optgroup>
       </select></label>
     ${dial.target ? html`<${RungSlider} rungs=${rungs} dial=${dial} turn=${turn} />`
       : html`<${RuleSlider} model=${model} rule=${rule} turn=${turn} />`}

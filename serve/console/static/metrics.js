@@ -20,12 +20,12 @@ const OPERATORS = /^\/v1\/(models|aliases)(\/[^:]*)?$/;
 // {samples, error}: samples are {at (s), models: {name: counts}, replicas: {running, wanted}}.
 export const history = new Store({ samples: [], error: null });
 
-// Models, bundles and versions of policies: it changes when another client changes one of them.
+// Models, bundles, versions of policies, and aliases: it changes when another client changes one of them.
 export const serving = new Store("");
 
 // Returns the sample that a page of /metrics is.
 export function read(text, at) {
-  const sample = { at, models: Object.create(null), replicas: { running: 1, wanted: 1 } };
+  const sample = { at, models: Object.create(null), aliases: Object.create(null), replicas: { running: 1, wanted: 1 } };
   const of = (name) => (sample.models[name] ??= { requests: {}, latency: {}, exits: {}, reasons: {}, layers: 0, saved: 0, rows: 0, queue_s: 0, extra: {} });
   for (const line of text.split("\n")) {
     const found = LINE.exec(line);
@@ -63,6 +63,7 @@ const READERS = {
   queue_seconds: (counts, _, number) => { counts.queue_s = Math.max(counts.queue_s, number); },
   policy_version: (counts, _, number) => { counts.version = Math.max(counts.version || 0, number); },
   model_info: (counts, labels) => { counts.bundle = labels.bundle; },
+  alias_info: (_, labels, __, sample) => { sample.aliases[labels.alias] = labels.model; },
   replicas_running: (_, __, number, sample) => { sample.replicas.running = number; },
   replicas_wanted: (_, __, number, sample) => { sample.replicas.wanted = number; },
   degraded_answers_total: (counts, _, number) => { counts.extra.degraded = (counts.extra.degraded || 0) + number; },
@@ -169,7 +170,8 @@ async function watch() {
     const sample = read(await call("GET", "/metrics"), at);
     const samples = [...before.samples.filter((each) => each.at > at - KEPT_S), sample];
     history.set({ samples, error: null });
-    const served = JSON.stringify(Object.entries(sample.models).map(([name, { bundle, version }]) => [name, bundle, version]).sort());
+    const models = Object.entries(sample.models).map(([name, { bundle, version }]) => [name, bundle, version]);
+    const served = JSON.stringify([models.sort(), Object.entries(sample.aliases).sort()]);
     if (serving.value && serving.value !== served) serving.set(served);
     serving.value = served;
   } catch (error) {

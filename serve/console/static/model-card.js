@@ -9,7 +9,7 @@ const TASKS = {
   single_label: "one label",
   multi_label: "any number of labels",
   regression: "a number",
-  token_classification: "entities",
+  token: "entities",
 };
 
 // `aliases` are the names that stand for it, `children` its buttons.

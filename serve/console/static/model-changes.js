@@ -10,18 +10,24 @@ import { Store, useStore } from "./store.js";
 const outcome = new Store({});
 const reason = new Store("");
 
-// Makes a change, one at a time; `words` say what is done then.
+// Makes a change, one at a time; `words` say what is done then. Returns whether it was made.
 async function make(change, words, changed) {
-  if (outcome.value.busy) return;
+  if (outcome.value.busy) {
+    const message = `One change is made at a time, and nothing was done for this one: ${words}.`;
+    outcome.set({ ...outcome.value, error: { code: "busy", message } });
+    changed(); // what was chosen is as it was before
+    return false;
+  }
   outcome.set({ busy: words });
   try {
     const answer = await change(reason.value ? { reason: reason.value } : {});
-    outcome.set({ done: `${words}${replicas(answer)}` });
+    outcome.set({ ...outcome.value, busy: null, done: `${words}${replicas(answer)}` });
     reason.set("");
   } catch (error) {
     outcome.set({ error });
   }
   changed();
+  return Boolean(outcome.value.done);
 }
 
 // "; in 2 replicas" and which of them are not as the others.
@@ -49,7 +55,7 @@ export const load = (name, bundle, changed) =>
 const unload = (name, changed) => make((body) => call("POST", path("models", name, "unload"), body), `${name} is unloaded`, changed);
 const move = (alias, model, changed) =>
   make((body) => call("PUT", path("aliases", alias), { model, ...body }), `${alias} stands for ${model}`, changed);
-const remove = (alias, changed) => make(() => call("DELETE", path("aliases", alias)), `${alias} stands for no model`, changed);
+const remove = (alias, changed) => make((body) => call("DELETE", path("aliases", alias), body), `${alias} stands for no model`, changed);
 
 export function ModelButtons({ model, aliases, changed }) {
   const warning = aliases.length ? `${aliases.join(", ")} stands for it: move or remove that first.`
@@ -75,10 +81,10 @@ function Asked({ words, title, onYes, children }) {
 // `aliases` are {alias: {model, since, by, why}}.
 export function Aliases({ aliases, names, changeable, changed }) {
   const [fresh, setFresh] = useState("");
-  const add = (event) => {
+  const add = async (event) => {
     event.preventDefault();
-    move(fresh.trim(), new FormData(event.target).get("model"), changed);
-    setFresh("");
+    const added = await move(fresh.trim(), new FormData(event.target).get("model"), changed);
+    if (added) setFresh("");
   };
   const known = Object.entries(aliases);
   return html`<${Card} title="Aliases" note="names that stand for a model" class="card aliases">

@@ -14,6 +14,9 @@ export function Problem({ error }) {
     ${" "}${error.message} ${HINTS[error.code] || ""}</p>`;
 }
 
+// Tells whether the key, or none, is refused: the same call would be refused again.
+export const barred = (error) => [401, 403].includes(error?.status);
+
 export function Card({ title, note, children, ...rest }) {
   return html`<section class="card" ...${rest}>
     ${title && html`<header><h2>${title}</h2>${note && html`<small>${note}</small>`}</header>`}

@@ -21,7 +21,7 @@ export const KINDS = {
   entropy: { field: "threshold", compare: "<", signal: (exit) => entropy(exit.logits), ends: (labels) => [0, Math.ceil(1000 * Math.log(labels)) / 1000], start: 0.2 },
   normalized_entropy: { field: "threshold", compare: "<", signal: (exit) => entropy(exit.logits) / Math.log(exit.logits.length), ends: () => [0, 1], start: 0.3 },
   margin: { field: "threshold", compare: ">", signal: (exit) => margin(exit.logits), ends: () => [0, 1], start: 0.9 },
-  patience: { field: "patience", compare: ">=", counts: agreement, ends: (_, exits) => [1, exits - 1], start: 2, reason: "patience" },
+  patience: { field: "patience", compare: ">=", counts: agreement, ends: (_, exits) => [1, Math.max(1, exits - 1)], start: 2, reason: "patience" },
   voting: { field: "votes", compare: ">=", counts: votes, ends: (_, exits) => [1, exits], start: 3, reason: "votes" },
   layer: { field: "layer", ends: () => [1, Infinity], reason: "layer" },
   never: {},

@@ -1,6 +1,8 @@
 """Models and aliases that change while the server answers."""
 
+import errno
 import gc
+import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterator
@@ -229,6 +231,36 @@ def test_only_bundles_of_the_repository_are_loaded(
     assert "first, second" in problem.message or not bundle
 
 
+def test_what_a_repository_has_beside_bundles_is_passed_over(
+    server: LiveServer, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "loop").symlink_to("loop")
+    shutil.copytree(repository / "second", repository / os.fsdecode(b"latin \xe9"))
+    (repository / "lost+found").mkdir()
+    is_file = Path.is_file
+
+    def barred(path: Path) -> bool:
+        if path.parent.name == "lost+found":  # the tests may run as root, who may read all
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", barred)
+    listed = server.http.get("/v1/models")
+    assert listed.status_code == 200, listed.text
+    assert [each["name"] for each in listed.json()["repository"]] == ["first", "second"]
+    assert server.http.post("/v2/repository/index").status_code == 200
+    load(server, "second")
+
+
+def test_bundle_that_was_given_by_a_link_has_the_name_of_its_folder(repository: Path) -> None:
+    (repository / "newest").symlink_to("first")
+    with serving_bundles(repository / "newest") as server:
+        unload(server, "first")
+        [listed] = server.http.get("/v1/models").json()["repository"]
+        assert (listed["name"], listed["loaded"]) == ("first", False)
+        load(server, "first")
+
+
 def test_without_a_repository_the_bundles_of_the_start_come_and_go(repository: Path) -> None:
     with serving_bundles(repository / "first", repository / "second") as server:
         unload(server, "second")
@@ -298,7 +330,9 @@ def test_moved_alias_is_moved_back_by_the_same_call(server: LiveServer) -> None:
     )
     moved = [(each.get("from"), each.get("model")) for each in found["history"][:3]]
     assert moved == [("second", "first"), ("first", "second"), (None, "first")]
-    assert server.http.delete("/v1/aliases/mood").json()["aliases"] == {"default": "first"}
+    removed = change(server, "DELETE", "/v1/aliases/mood", reason="grey")
+    assert removed["aliases"] == {"default": "first"}
+    assert server.http.get("/v1/aliases").json()["history"][0]["why"] == "grey"
     assert server.refusal("w1", model="mood").code == "unknown_model"
 
 

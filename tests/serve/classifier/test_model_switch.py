@@ -236,6 +236,17 @@ def test_user_config_changes_models_in_place_and_keeps_what_was_loaded_on_top(
     run(folder, act)
 
 
+def test_model_of_user_config_has_the_name_of_its_folder_and_not_of_a_link(folder: Path) -> None:
+    (folder / "newest").symlink_to("first")
+
+    async def act(two: Two) -> None:
+        before = two.switches[0].catalog.find("first")
+        await two.user_config([str(folder / "newest")])
+        assert two.switches[0].catalog.find("first") is before
+
+    assert run(folder, act).served == [{"first": "first"}] * 2
+
+
 def test_user_config_that_cannot_be_served_changes_nothing(folder: Path) -> None:
     async def act(two: Two) -> None:
         for folders, aliases in (

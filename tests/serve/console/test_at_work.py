@@ -1,6 +1,7 @@
 """The console while the server, its policy or the network is not as the page would like."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from playwright.sync_api import Page, Route, expect
 from serve.rules.traits import Task
 from tests.serve.api.conftest import StartServer
 from tests.serve.console.conftest import OpenPage
+from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import Kind, write_task_bundle
@@ -147,6 +149,51 @@ def test_answer_to_an_earlier_run_is_not_shown(open_page: OpenPage, server: Live
         held[0].continue_()
     page.evaluate("new Promise(requestAnimationFrame)")
     expect(page.locator(".decided h3")).to_have_text(["w2 w3"])
+
+
+def test_answer_for_an_earlier_rule_is_not_shown(
+    open_page: OpenPage, start_server: StartServer, tmp_path: Path
+) -> None:
+    page = open_page(start_server(write_task_bundle(tmp_path, Kind("multi_label"))))
+    expect(page.locator(".decided .card").first).to_be_visible()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if '"layer":1' in (route.request.post_data or ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/classify", hold)
+    page.get_by_label("Texts leave by").select_option("layer")
+    number = page.get_by_label("layer, as a number")
+    with page.expect_request("**/v1/classify"):
+        number.fill("1")
+        number.blur()
+    number.fill("4")
+    number.blur()
+    outcome = page.locator(".decided .outcome").first
+    expect(outcome).to_contain_text("at layer 4 of 4")
+    with page.expect_response("**/v1/classify"):
+        held[0].continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    expect(outcome).to_contain_text("at layer 4 of 4")
+
+
+def test_model_with_one_exit_can_be_turned(
+    open_page: OpenPage, start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    tiny = bundle_copy("tiny")
+    rewrite_manifest(tiny, lambda manifest: manifest.update(policy={"default": FULL}))
+    page = open_page(start_server(tiny, active_exits={"tiny": [4]}))
+    expect(page.locator(".decided .card").first).to_be_visible()
+    page.get_by_label("Texts leave by").select_option("patience")
+    page.get_by_label("patience, as a number").fill("5")
+    page.get_by_label("patience, as a number").blur()
+    expect(page.locator(".rule-text")).to_have_text('{"rule":"patience","patience":1}')
+    for tab in ("Live", "Quality", "Models"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator(".card").first).to_be_visible()
 
 
 def test_policy_that_is_refused_is_said_to_be(open_page: OpenPage, server: LiveServer) -> None:

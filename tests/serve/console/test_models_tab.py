@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.serve.console.conftest import OpenPage
 from tests.serve.support.ladders import certify
@@ -109,16 +109,76 @@ def test_bundle_that_cannot_be_loaded_says_why(
     expect(card(page, "second")).to_have_count(0)
 
 
+def test_what_another_client_changes_is_shown(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server, "models")
+    expect(page.locator(".aliases")).to_contain_text("There are none.")
+    with page.expect_response("**/metrics"):
+        page.reload()
+    server.http.put("/v1/aliases/mood", json={"model": "first"}).raise_for_status()
+    expect(page.get_by_label("Model of mood")).to_have_value("first")
+    expect(page.locator(".history")).to_contain_text("mood stands for first")
+
+
+def test_change_during_another_is_not_made_and_said_not_to_be(
+    open_page: OpenPage, server: LiveServer
+) -> None:
+    for method, path, body in (
+        ("POST", "/v1/models/second/load", {}),
+        ("PUT", "/v1/aliases/mood", {"model": "first"}),
+    ):
+        server.http.request(method, path, json=body).raise_for_status()
+    page = open_page(server, "models")
+    held: list[Route] = []
+    page.route("**/load", lambda route: held.append(route))  # noqa: PLW0108 - it is given marks
+    with page.expect_request("**/load"):
+        card(page, "first").get_by_role("button", name="Load again").click()
+    page.get_by_label("Model of mood").select_option("second")
+    expect(page.get_by_role("alert")).to_contain_text("nothing was done for this one: mood")
+    expect(page.get_by_label("Model of mood")).to_have_value("first")
+    page.get_by_label("New alias").fill("third")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("alert")).to_contain_text("third")
+    held[0].continue_()
+    expect(page.get_by_role("status")).to_have_text("✓ first is loaded")
+    page.get_by_label("Reason").fill("twice")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("status")).to_have_text("✓ third stands for first")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_playground_begins_anew_with_another_bundle_of_the_model(
+    open_page: OpenPage, tmp_path: Path, bundle_copy: Callable[..., Path]
+) -> None:
+    tiny = certify(bundle_copy("tiny"), "fp32")
+    write_task_bundle(tiny.parent, Kind("token"), "tagger")
+    with serving_bundles(tiny, model_repository=tiny.parent) as live:
+        page = open_page(live)
+        with page.expect_response("**/metrics"):  # which later ones are compared with
+            page.reload()
+        expect(page.locator(".decided .card").first).to_be_visible()
+        page.get_by_label("Texts leave by").select_option("target")
+        load = live.http.post("/v1/models/tiny/load", json={"bundle": "tagger"})
+        load.raise_for_status()
+        expect(page.locator(".decided .label").first).to_contain_text("entit")
+        expect(page.get_by_label("Texts leave by")).to_have_value("profile default")
+        page.get_by_role("tab", name="Models").click()
+        expect(card(page, "tiny")).to_contain_text("entities")
+
+
 def test_reader_sees_models_and_no_buttons(
     open_page: OpenPage, repository: Path, tmp_path: Path
 ) -> None:
     key = make_key(tmp_path, "read")
     keys = tmp_path / "keys.json"
     with serving_bundles(repository / "first", model_repository=repository, keys=keys) as live:
-        page = open_page(live, "models")
+        page = open_page(live, "policy")
         page.get_by_role("button", name="Key").click()
         page.get_by_label("Key", exact=True).fill(key)
         page.get_by_role("button", name="Use this key").click()
+        expect(page.locator("main")).to_contain_text("A key with the scope admin sees who has")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        page.get_by_role("tab", name="Models").click()
         expect(page.locator("main")).to_contain_text("A key with the scope admin loads")
+        expect(page.get_by_role("alert")).to_have_count(0)
         expect(card(page, "first")).to_be_visible()
         expect(page.get_by_role("button", name=re.compile("Load|Unload|Add"))).to_have_count(0)

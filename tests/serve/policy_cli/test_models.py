@@ -58,7 +58,9 @@ def test_a_model_takes_over_from_another_by_its_alias_and_goes_back(
     listed = here("history").said
     assert "load  model green, bundle second, why better" in listed
     assert "alias  alias default, model first, from green" in listed
-    assert json.loads(here("alias", "default", "--remove", "--json").said)["aliases"] == {}
+    removed = here("alias", "default", "--remove", "--why", "one is enough", "--json").said
+    assert json.loads(removed)["aliases"] == {}
+    assert "alias  alias default, from first, why one is enough" in here("history").said
     assert "first  bundle " in here("list").said
 
 
@@ -68,6 +70,8 @@ def test_a_model_takes_over_from_another_by_its_alias_and_goes_back(
         (("load", "third"), 1, "no bundle 'third' in the model repository; it has first, second"),
         (("alias", "mood"), 2, "give the model that the alias is to name, or --remove"),
         (("alias", "mood", "first", "--remove"), 2, "or --remove"),
+        (("alias", "mood", ""), 1, "model: "),
+        (("load", "first", "--bundle", ""), 1, "bundle: "),
     ],
 )
 def test_what_cannot_be_is_one_line(

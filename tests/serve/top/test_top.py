@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from serve.cli import main
 from serve.policy_cli.server import Server, read_tls
 from serve.top import cli
 from serve.top.cli import Watch
 from serve.top.figures import between, read_sample
+from serve.top.shown import screen
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
 from tests.support.tiny import WORDS
@@ -134,6 +136,33 @@ def test_one_of_several_models_is_shown(
     said = capsys.readouterr()
     assert [line for line in said.out.splitlines() if "policy" in line] == ["other  policy 1"]
     assert said.err == "offramp: no model third is served; there are other, tiny\n"
+
+
+def test_models_that_come_and_go_are_shown_while_they_are_served(
+    bundle_folder: Path, top: Top, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(bundle_folder, tmp_path / "other")
+    with serving_bundles(bundle_folder, model_repository=tmp_path) as server:
+
+        def post(path: str, **body: str) -> None:
+            server.http.request("PUT" if body else "POST", path, json=body).raise_for_status()
+
+        watch = Watch(_server(server))
+        post("/v1/models/other/load")
+        post("/v1/aliases/mood", model="other")
+        for _ in range(2):
+            watch.look()
+        oldest, recent, newest = watch.samples
+        Console().print(screen(newest, recent, oldest))
+        assert "other  policy 1" in capsys.readouterr().out
+        assert list(Watch(_server(server), "mood").samples[0].models) == ["other"]
+        post("/v1/aliases/mood", model="tiny")
+        post("/v1/models/other/unload")
+        watch.look()
+        assert list(watch.samples[-1].models) == ["tiny"]
+        with pytest.raises(SystemExit):
+            top(server.http.base_url, "--once", "--model", "other", between_looks=lambda _: None)
+    assert "no model other is served; there are tiny" in capsys.readouterr().err
 
 
 def test_key_is_needed_where_the_server_has_keys(

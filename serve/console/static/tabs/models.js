@@ -1,17 +1,20 @@
 /* Models: which bundles are served, their certificates, and what changes them while the server runs. */
 
-import { html, useState } from "../vendor/preact-htm-3.1.1.module.js";
+import { html, useRef, useState } from "../vendor/preact-htm-3.1.1.module.js";
 import { useCall } from "../api.js";
 import { ModelCard } from "../model-card.js";
 import { Aliases, Changes, ModelButtons, Outcome, Reason, Repository } from "../model-changes.js";
-import { Card, Problem } from "../parts.js";
+import { serving } from "../metrics.js";
+import { Card, Problem, barred } from "../parts.js";
+import { useStore } from "../store.js";
 
 const WITHOUT = [404, 405, 501]; // a server whose models stay as they are
-const MAY_NOT = [401, 403];
 
 function View({ models, refresh }) {
   const [turn, setTurn] = useState(0);
-  const { data, error } = useCall("/v1/aliases", [turn]);
+  const refused = useRef(false); // to ask again would only be refused again
+  const { data, error } = useCall(refused.current ? null : "/v1/aliases", [turn, useStore(serving)]);
+  refused.current = barred(error);
   const changed = () => {
     setTurn((count) => count + 1);
     refresh();
@@ -29,7 +32,7 @@ function View({ models, refresh }) {
         <${ModelCard} key=${model.name} model=${model} aliases=${of(model.name)}>
           ${data && html`<${ModelButtons} model=${model} aliases=${of(model.name)} changed=${changed} />`}</${ModelCard}>`)}</div>
       ${!fixed && html`<div>
-        ${error && (MAY_NOT.includes(error.status) ? html`<p class="note">A key with the scope <code>admin</code> loads and unloads models, and moves aliases.</p>` : html`<${Problem} error=${error} />`)}
+        ${error && (barred(error) ? html`<p class="note">A key with the scope <code>admin</code> loads and unloads models, and moves aliases.</p>` : html`<${Problem} error=${error} />`)}
         ${data && html`<${Card} title="Next change"><${Reason} /></${Card}>`}
         <${Aliases} aliases=${aliases} names=${names} changeable=${Boolean(data)} changed=${changed} />
         <${Repository} bundles=${models.repository} changeable=${Boolean(data)} changed=${changed} />

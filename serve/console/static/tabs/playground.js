@@ -25,7 +25,7 @@ const SAMPLES = [
 ];
 const MOST_TEXTS = 32;
 
-// What outlives a look at another tab, by the name of the model.
+// What outlives a look at another tab: texts by the name of the model, the others by what it is.
 const texts = new Store({});
 const runs = new Store({});
 const dials = new Store({});
@@ -36,10 +36,14 @@ function useOwn(store, name) {
   return [Object.hasOwn(all, name) ? all[name] : undefined, (value) => store.set({ ...store.value, [name]: value })];
 }
 
+// Another bundle of the same name, or the same in another precision, has other exits and rungs.
+const identity = ({ name, bundle, precision, exits }) => [name, bundle, precision, ...exits.map((exit) => exit.layer)].join(" ");
+
 function View({ model, policy, open }) {
   const [typed = SAMPLES.join("\n"), type] = useOwn(texts, model.name);
-  const [run, setRun] = useOwn(runs, model.name);
-  const [turned, turn] = useOwn(dials, model.name);
+  const own = identity(model);
+  const [run, setRun] = useOwn(runs, own);
+  const [turned, turn] = useOwn(dials, own);
   const [state, setState] = useState({});
   const latest = useRef(0); // answers to earlier runs may come later
   const dial = (turned?.profile && !policy ? null : turned) ?? firstDial(model, policy);
@@ -47,18 +51,18 @@ function View({ model, policy, open }) {
   const ask = async (event) => {
     event?.preventDefault();
     if (!inputs.length) return;
-    const own = (latest.current += 1);
+    const number = (latest.current += 1);
     setState({ busy: true });
     try {
       const answer = await classify(model, inputs, fullDepth(policy), ["exits", "logits"]);
-      if (own !== latest.current) return;
+      if (number !== latest.current) return;
       setRun(inputs.map((text, i) => ({ text, ...answer.results[i] })));
       setState({});
     } catch (error) {
-      if (own === latest.current) setState({ error });
+      if (number === latest.current) setState({ error });
     }
   };
-  useEffect(() => { if (!run) ask(); }, [model.name]);
+  useEffect(() => { if (!run) ask(); }, [own]);
   const use = () => {
     draft.set({ model: model.name, default: dial.target ?? ruleOf(dial, model, policy) });
     open("policy");
@@ -104,13 +108,18 @@ function useDecisions(model, run, dial, rule) {
   const asked = JSON.stringify([exit, rule, run.map((each) => each.text)]);
   useEffect(() => {
     if (here) return undefined;
+    let wanted = true; // answers for an earlier rule may come later
+    const say = (found) => wanted && setThere(found);
     const waiting = setTimeout(() => {
       classify(model, run.map((each) => each.text), exit).then(
-        ({ results }) => setThere({ left: results.map(({ exit, label }, i) => ({ ...exit, label: label ?? null, place: run[i].exits.findIndex((each) => each.layer === exit.layer) })) }),
-        (error) => setThere({ error }),
+        ({ results }) => say({ left: results.map(({ exit, label }, i) => ({ ...exit, label: label ?? null, place: run[i].exits.findIndex((each) => each.layer === exit.layer) })) }),
+        (error) => say({ error }),
       );
     }, 150);
-    return () => clearTimeout(waiting);
+    return () => {
+      wanted = false;
+      clearTimeout(waiting);
+    };
   }, [asked, here]);
   return here ? { left: run.map((each) => decide(rule, each.exits, temperatures)) } : there;
 }

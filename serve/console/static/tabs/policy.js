@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "../vendor/preact-htm-3.1.1.module.js"
 import { call, useCall } from "../api.js";
 import { Changes, DryRun } from "../dry-run.js";
 import { percent, ruleText, short, when } from "../format.js";
-import { Card, Problem } from "../parts.js";
+import { Card, Problem, barred } from "../parts.js";
 import { Rollout, StartRollout } from "../rollout.js";
 import { Store } from "../store.js";
 
@@ -162,7 +162,8 @@ function History({ path, live, changed }) {
     }
   };
   return html`<${Card} title="History">
-    <${Problem} error=${error || state.error} />
+    ${barred(error) && html`<p class="note">A key with the scope <code>admin</code> sees who has changed the policy, and why.</p>`}
+    <${Problem} error=${(!barred(error) && error) || state.error} />
     <ol class="history">${(data?.entries || []).map((entry) => html`<li>
       <div class="entry"><strong>Version ${entry.version}</strong>
         <small>${entry.action} by ${entry.by}, ${when(entry.at)}</small>
