@@ -60,12 +60,14 @@ def label_ids(path: Path, labels: list[str]) -> Callable[[int, str], int]:
     many, are taken by their place, and a note says so.
 
     Raises:
-        UnusableData: fewer than two labels, two of the same name, another number than in
-            `labels.json`, or some of its names at another place. The returned function raises it
-            for an unknown label.
+        UnusableData: fewer than two labels, an empty name, two of the same name, another number
+            than in `labels.json`, or some of its names at another place. The returned function
+            raises it for an unknown label.
     """
     if len(labels) < 2:
         raise UnusableData(f"{path}: at least two labels are needed, found {listed(labels)}")
+    if not all(map(str.strip, labels)):
+        raise UnusableData(f"{path}: a label's name is empty: {listed(map(repr, labels))}")
     repeated = sorted({name for name in labels if labels.count(name) > 1})
     if repeated:
         raise UnusableData(f"{path}: labels must differ, but {listed(repeated)} is there twice")

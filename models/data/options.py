@@ -5,6 +5,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from models.data.columns import Columns
+from models.errors import TrainingFailed
 
 TextColumns: TypeAlias = Annotated[
     str | None,
@@ -21,5 +22,14 @@ def named_columns(texts: str | None, label: str | None) -> Columns:
 
 
 def split_names(names: str | None) -> tuple[str, ...] | None:
-    """Return names that an option lists with commas between; None if it was not given."""
-    return tuple(part.strip() for part in names.split(",")) if names else None
+    """Return names that an option lists with commas between; None if it was not given.
+
+    Raises:
+        TrainingFailed: one of them is empty.
+    """
+    if names is None:
+        return None
+    listed = tuple(part.strip() for part in names.split(","))
+    if "" in listed:
+        raise TrainingFailed(f"{names!r} lists an empty name: write names with commas between")
+    return listed

@@ -51,7 +51,7 @@ def flops(
     from models.elue.priced import price
 
     if out:
-        _check_unread(out, [test_file])
+        _check_unread(out, [test_file, model])
     priced = price(model, test_file)
     if out:
         out.write_text(priced.table(), "utf-8")
@@ -120,6 +120,8 @@ def plot(
 
 
 def _check_unread(out: Path, read: Iterable[Path]) -> None:
-    """Raise TrainingFailed if what is written would replace what is read."""
-    if out.resolve() in {path.resolve() for path in read}:
-        raise TrainingFailed(f"--out {out} is what the command reads: choose another place")
+    """Raise TrainingFailed if what is written would replace what is read, or lie in it."""
+    if any(out.resolve().is_relative_to(path.resolve()) for path in read):
+        raise TrainingFailed(
+            f"--out {out} is what the command reads, or lies in it: choose another place"
+        )

@@ -66,9 +66,9 @@ def _rows(path: Path, model: ModuleFlops, width: int) -> Iterator[RanModules]:
                     f"{path} line 1: expected the header index, pred, modules with tabs between, "
                     "as `offramp predict --format elue` writes it"
                 )
-        elif len(cells) != 3:
-            raise UnusableData(f"{path} line {number}: {len(cells)} columns, not 3")
-        else:
+        elif cells != [""]:
+            if len(cells) != 3:
+                raise UnusableData(f"{path} line {number}: {len(cells)} columns, not 3")
             try:
                 yield _row(cells[0], cells[2], model, width)
             except ValueError as error:

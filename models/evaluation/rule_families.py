@@ -152,6 +152,9 @@ def _counting(recorded: Recorded) -> dict[str, list[ExitRule]]:
 def _tolerances(recorded: Recorded, patience: int) -> list[ExitRule]:
     values = recorded.logits[..., 0]
     moved = np.abs(np.diff(values, axis=0))
-    quantiles = np.quantile(moved[moved > 0], np.linspace(0, 1, NUM_THRESHOLDS)[1:])
+    known = moved[(moved > 0) & np.isfinite(moved)]
+    shares = np.linspace(0, 1, NUM_THRESHOLDS)[1:]
+    # Where no exit moves, the smallest tolerance is enough.
+    quantiles = np.quantile(known, shares) if len(known) else np.zeros(1)
     quantiles[-1] = np.nextafter(np.float32(quantiles[-1]), np.float32(np.inf))
     return _rules(lambda t: PatienceRule(patience=patience, tolerance=t), quantiles)

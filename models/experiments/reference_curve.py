@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
@@ -17,6 +19,7 @@ from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
 from models.report.markdown import table
 from models.report.style import COLOURS, STYLE, new_figure
+from serve.bundle.loader import sha256_of
 from serve.rules import NeverRule
 
 # ELUE's metric of each task.
@@ -48,13 +51,23 @@ def reference(context: Context) -> dict[str, Any]:
         {
             "name": f"minilm on {data}, seed {seed}",
             "task": context.recorded(static(data, seed)[0]).traits.task,
-            "data": {"name": BUDGETS[data].measured[0], "task": data},
+            "data": {
+                "name": BUDGETS[data].measured[0],
+                "task": data,
+                "sha256": _sha256(context.data(data)),
+            },
             "rules": {"families": {"static": [_point(run, context) for run in static(data, seed)]}},
         }
         for data in METRICS
         for seed in SEEDS
     ]
     return {"facts": {"what": "MiniLM of one to six layers, trained as such"}, "models": models}
+
+
+def _sha256(files: Sequence[Path]) -> str:
+    """Return the hash of a file as reports have it, or one of several files together."""
+    hashes = [sha256_of(path) for path in files]
+    return hashes[0] if len(hashes) == 1 else sha256("\n".join(hashes).encode()).hexdigest()
 
 
 def _point(run: Run, context: Context) -> dict[str, Any]:

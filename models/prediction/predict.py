@@ -92,6 +92,7 @@ def _fingerprint(job: PredictionJob, model: OpenModel) -> str:
     parts = (
         model.identity,
         sha256_of(job.data),
+        repr(model.shape.traits),
         model.rule.rule.model_dump_json(),
         job.format,
         str(model.flops is not None),

@@ -73,7 +73,7 @@ def pretrain(
             batch_size=batch_size,
             max_tokens=max_tokens,
             mask_share=mask_share,
-            exits=parse_layers("--exits", exits) if exits else None,
+            exits=None if exits is None else parse_layers("--exits", exits),
             groups=groups,
             held_out=held_out,
             seed=seed,

@@ -52,11 +52,23 @@ def headline(analysis: Analysis) -> str:
     )
 
 
+def no_family(analysis: Analysis) -> str:
+    """Return why there are no rules to judge a model by."""
+    if len(analysis.exits) < 2:
+        return "the model has a single exit"
+    if analysis.recorded.traits.task == "regression":
+        return (
+            "rules for numbers compare an exit with the one before it, which takes three exits, or "
+            "go by an error that the exits have learned to estimate"
+        )
+    return "its exits give no numbers to go by"
+
+
 def gain_sentence(analysis: Analysis) -> str:
     """Return in one sentence what early exit gains over stopping all texts at the same layer."""
     name, family = analysis.subject.name, analysis.headline
     if family is None:
-        return f"{name} has a single exit, so no text can leave early."
+        return f"{name}: no text can leave early, because {no_family(analysis)}."
     found = analysis.gains[family]
     subject = f"{name} on {analysis.data.name}: early exit by {family}"
     where = f"on average over mean depths from {depths(found)} layers"

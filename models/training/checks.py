@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from pydantic import BaseModel
+
 from models.encoders.families import read_config
 from models.errors import TrainingFailed
 from models.heads import AttentionHeadConfig
@@ -51,6 +53,10 @@ def check_fit(choice: ModelChoice, traits: Traits) -> None:
 def _check_objective(choice: ModelChoice) -> None:
     """Refuse options about what exits learn that exclude each other, or the recipe."""
     objective, recipe = choice.objective, f"recipe {choice.recipe}"
+    if not choice.teacher and (what := _changed(choice, "teacher_weight", "temperature")):
+        raise TrainingFailed(
+            f"{what} is about learning from a teacher; name one by --teacher, or leave it out"
+        )
     if objective.exit_weights and choice.recipe in _ON_FROZEN_LAYERS:
         raise TrainingFailed(
             f"--exit-weights: {recipe} trains the earlier exits apart from each other, so that "
@@ -114,7 +120,11 @@ def _of_earlier_exits(choice: ModelChoice) -> str | None:
     """Return the option that has a meaning only where there are several exits."""
     if choice.recipe in _ON_FROZEN_LAYERS:
         return f"recipe {choice.recipe}"
-    for option in ("learn_error", "diversity", "exit_weights"):
-        if getattr(choice.objective, option):
-            return f"--{option.replace('_', '-')}"
-    return "--distill" if choice.objective.distill else None
+    return _changed(choice.objective, "learn_error", "diversity", "exit_weights", "distill")
+
+
+def _changed(settings: BaseModel, *names: str) -> str | None:
+    """Return the first option of these that is not at its default."""
+    fields = type(settings).model_fields
+    changed = (name for name in names if getattr(settings, name) != fields[name].default)
+    return next((f"--{name.replace('_', '-')}" for name in changed), None)

@@ -160,7 +160,7 @@ def train(
             task=task,
             labels=split_names(labels),
             layers=layers,
-            exits=parse_layers("--exits", exits) if exits else None,
+            exits=None if exits is None else parse_layers("--exits", exits),
             head=_head(head, pooling),
             recipe=recipe,
             objective=Objective(

@@ -1,9 +1,11 @@
 """The training loop: steps, progress, evaluation, checkpoints, stopping."""
 
+import math
 from collections.abc import Callable
 
 from rich.console import Console
 
+from models.errors import TrainingFailed
 from models.progress import progress
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
@@ -29,12 +31,16 @@ def fit(
     Args:
         run: fresh or restored.
         best: fresh or restored; its weights are written to the model at the end.
-        checkpoint: written every `CHECKPOINT_EVERY_STEPS` steps and on a stop.
+        checkpoint: written every `CHECKPOINT_EVERY_STEPS` steps, on a stop and at the end, so that
+            a run that fails before its model is written need not be repeated.
         evaluate: measures the model; its figures are printed.
         console: for progress and figures.
 
     Returns:
         Whether the run is finished.
+
+    Raises:
+        TrainingFailed: the loss is no number any more.
     """
     with (
         stop_on_signal() as stop,
@@ -43,7 +49,7 @@ def fit(
         loss = None
         while not run.finished and not stop.requested:
             stage = run.stage.name
-            latest = run.step()
+            latest = _finite(run.step(), run)
             loss = latest if loss is None else LOSS_MEMORY * loss + (1 - LOSS_MEMORY) * latest
             advance(1, f"{stage}, loss {loss:.3f}")
             if run.steps_done % CHECKPOINT_EVERY_STEPS == 0:
@@ -52,11 +58,20 @@ def fit(
                 line = f"step {run.steps_done}/{run.num_steps}  loss {loss:.3f}"
                 line += _evaluation(run, best, evaluate)
                 console.print(line, soft_wrap=True, highlight=False)
-    if not run.finished:
-        checkpoint.save(run.state() | {"best": best.state()})
-    else:
+    checkpoint.save(run.state() | {"best": best.state()})
+    if run.finished:
         best.write_to(run.model)
     return run.finished
+
+
+def _finite(loss: float, run: TrainingRun) -> float:
+    """Return the loss; the weights are useless from the step on at which it is no number."""
+    if not math.isfinite(loss):
+        raise TrainingFailed(
+            f"the loss of step {run.steps_done} of {run.num_steps} is {loss}: the training has "
+            "diverged; take a lower --lr, or labels that are smaller if they are large numbers"
+        )
+    return loss
 
 
 def _evaluation(

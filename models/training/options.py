@@ -7,7 +7,12 @@ import typer
 ExitLayers: TypeAlias = Annotated[
     str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Same seed, same weights.")]
+# Of PyTorch's generator.
+MOST_SEED = 2**64 - 1
+
+Seed: TypeAlias = Annotated[
+    int, typer.Option(min=0, max=MOST_SEED, help="Same seed, same weights.")
+]
 Bf16: TypeAlias = Annotated[
     bool | None,
     typer.Option(help="Train in bfloat16. Default: if the processor has instructions for it."),

@@ -15,7 +15,7 @@ from rich.console import Console
 from models.data.datasets import Dataset, read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.examples import Example
-from models.data.label_ids import are_ids
+from models.data.label_ids import are_ids, labels_file
 from models.data.unlabelled import read_unlabelled, without_label
 from models.errors import TrainingFailed
 from models.evaluation.model_card import write_training
@@ -86,6 +86,7 @@ def fingerprint(job: TrainJob, teacher: Teacher | None) -> str:
         "train": sha256_of(job.train),
         "dev": sha256_of(job.dev),
         "columns": asdict(job.columns),
+        "labels": [labels_file(path) for path in (job.train, job.dev)],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -1,6 +1,7 @@
 """`offramp train` and `offramp evaluate` from the command line."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from typer.testing import Result
 
 from models.multi_exit import MultiExitModel
 from models.profiles import profiles_policy
+from models.training import train as train_module
 from models.training.recipes import FROZEN, RECIPES
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import Calibration
@@ -228,6 +231,33 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
         message = refusal(train("--resume", **changed))
         assert "is of a run with other settings or data" in message
     assert "is of a run with other settings" in refusal(train("--resume", "--learn-error"))
+    write_data("train.tsv", sentiment_lines, labels=["positive", "negative"])
+    assert "is of a run with other settings" in refusal(train("--resume"))
+
+
+def test_run_that_fails_while_its_model_is_written_resumes_to_the_same_weights(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert train(out=tmp_path / "whole").exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "measure_folder", Mock(side_effect=KeyboardInterrupt))
+        assert train().exit_code != 0
+    monkeypatch.setattr(TrainingRun, "step", lambda run: pytest.fail("a step was run"))
+    assert train("--resume").exit_code == 0
+    assert not (tmp_path / "out" / "training.ckpt").exists()
+    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
+
+
+def test_training_that_diverges_ends_with_a_reason(train: Train, tmp_path: Path) -> None:
+    message = refusal(train(lr=1e30))
+    assert re.search(r"the loss of step \d of \d is nan: the training has diverged; take", message)
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_seed_that_no_generator_takes_is_refused(train: Train) -> None:
+    result = train(seed=2**64)
+    assert result.exit_code == 2
+    assert "Invalid value for '--seed'" in result.output
 
 
 @pytest.mark.parametrize(
@@ -255,6 +285,12 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
             "--learn-error is for pooled heads, which have the features to estimate",
         ),
         ({"exits": "one"}, "--exits 'one': must be layers such as 2,4,6"),
+        ({"exits": ""}, "--exits '': must be layers such as 2,4,6"),
+        ({"temperature": 4, "distill": 1}, "--temperature is about learning from a teacher; name"),
+        ({"teacher_weight": 2}, "--teacher-weight is about learning from a teacher; name one by"),
+        ({"labels": "no,,yes"}, "'no,,yes' lists an empty name: write names with commas between"),
+        ({"labels": ""}, "'' lists an empty name"),
+        ({"text_columns": "text,"}, "'text,' lists an empty name"),
         ({"exit_weights": "sum", "recipe": "two-stage"}, "--exit-weights: recipe two-stage trains"),
         ({"lr": 0}, "lr: must be greater than 0, not 0.0"),
         ({"labels": "no"}, "at least two labels are needed, found no"),

@@ -14,7 +14,14 @@ from models.report.markdown import Block, Picture, table
 from models.report.parts.curves import draw_families, draw_gains
 from models.report.parts.part import Part, missing
 from models.report.style import as_svg, spread
-from models.report.wording import depths, gain_sentence, gain_text, interval, metric_title
+from models.report.wording import (
+    depths,
+    gain_sentence,
+    gain_text,
+    interval,
+    metric_title,
+    no_family,
+)
 from serve.policy.ladder import Certificate, Ladder, Loss
 from serve.policy.target import TargetChoice
 
@@ -35,7 +42,7 @@ _SHOWN = (LAYERS, MS, MFLOPS)
 def rules_part(analysis: Analysis, slug: str) -> Part:
     """Return curves, gains and chosen points."""
     if analysis.headline is None:
-        return missing(TITLE, "the model has a single exit, so no rule lets a text leave early")
+        return missing(TITLE, f"{no_family(analysis)}, so that no text can leave early")
     gain = _GAIN.format(family=analysis.headline)
     blocks: list[Block] = [
         Picture(f"{slug}-rules.svg", _caption(analysis), as_svg(draw_families(analysis))),

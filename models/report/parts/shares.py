@@ -13,6 +13,7 @@ from models.report.markdown import Picture
 from models.report.parts.overthinking import overthinking
 from models.report.parts.part import Part, missing
 from models.report.style import as_svg, by_depth, new_figure, spread
+from models.report.wording import no_family
 
 TITLE = "Where texts leave"
 _ORACLE = (
@@ -26,7 +27,7 @@ _MOST_RUNGS = 6
 def shares_part(analysis: Analysis, slug: str) -> Part:
     """Return the exit shares of profiles, rungs, some rules, and a rule that knew the answers."""
     if analysis.headline is None:
-        return missing(TITLE, "the model has a single exit")
+        return missing(TITLE, no_family(analysis))
     exits, right = analysis.exits, analysis.recorded.right
     named = {_name(p): p.exit_shares for p in _points(analysis, analysis.headline)}
     caption = "Share of texts that leave at each exit, in percent."

@@ -111,6 +111,7 @@ def test_labels_file_may_tell_the_task(write_data: Write) -> None:
         ("multi_label", ["labels\ttext", "a|d\tx"], ("a", "b"), r"line 2: unknown label 'd'"),
         ("multi_label", ["labels\ttext", "a\tx"], (), r"at least two labels are needed, found a"),
         ("single_label", ["label\ttext", "0\tx"], ("a", "b", "a"), r"must differ, but a is there"),
+        ("single_label", ["label\ttext", "0\tx"], ("a", " "), r"a label.s name is empty: .a., . ."),
         ("multi_label", ["text", "x"], (), r"line 1: found text; none .* labels \(labels, label"),
         (
             "token",

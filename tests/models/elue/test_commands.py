@@ -39,6 +39,8 @@ def test_what_a_prediction_ran_costs_what_its_exit_costs(
     for format_ in ("elue", "jsonl"):
         options = {"data": data, "out": tmp_path / format_, "format": format_, "exit": exit_}
         assert offramp("predict", folder, **options).exit_code == 0
+    with (tmp_path / "elue").open("a") as file:
+        file.write("\n")  # as other programs end a file
     out = tmp_path / "costs.tsv"
     result = offramp("elue", "flops", folder, tmp_path / "elue", out=out)
     assert result.exit_code == 0, result.output
@@ -206,8 +208,10 @@ def test_what_is_read_is_not_replaced(write_data: Write, tmp_path: Path) -> None
             assert "is what the command reads" in found
     assert json.loads(file.read_text())
     ran = write_data("test.tsv", [HEADER, "0\t1\t(3),emb; (3,32),layer_1; (32),exit_1"])
-    found = refusal(offramp("elue", "flops", saved(tmp_path / "model"), ran, out=ran))
-    assert "is what the command reads" in found
+    folder = saved(tmp_path / "model")
+    for out in (ran, folder / "config.json", folder / "new.tsv"):
+        found = refusal(offramp("elue", "flops", folder, ran, out=out))
+        assert "is what the command reads" in found
     assert ran.read_text().startswith(HEADER)
 
 

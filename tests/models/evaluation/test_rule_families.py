@@ -12,7 +12,7 @@ from serve.bundle.manifest import TrainedFor
 from serve.rules import PatienceRule
 from serve.rules.rule import Rule
 from serve.rules.traits import Task, Traits
-from tests.support.recordings import margins, noisy
+from tests.support.recordings import margins, noisy, said
 
 
 def mean_exit(seen: Recorded, rule: Rule) -> float:
@@ -68,3 +68,11 @@ def test_an_exit_that_knows_nothing_at_all_is_no_trouble() -> None:
     rows = [[0.0, 1, 2], [0.0, -1, 2]]
     families = rule_families(margins(rows, [0, 1]))
     assert all(rules for rules in families.values())
+
+
+def test_numbers_that_no_exit_changes_leave_at_the_second_exit() -> None:
+    traits = Traits((1, 2, 4), ("stars",), "regression")
+    seen = said(np.full((3, 5, 1), 0.5), traits, np.arange(5.0))
+    families = rule_families(seen)
+    assert headline_family(seen, TrainedFor()) in families
+    assert [mean_exit(seen, rule) for rule in families[PATIENCE]][-1] == 1

@@ -10,6 +10,7 @@ from models.evaluation.costs import LAYERS, MFLOPS, RowCost, layer_costs
 from models.experiments.reference_curve import METRICS, REFERENCE
 from models.experiments.run import Run
 from models.recorded import Recorded
+from serve.bundle.loader import sha256_of
 from serve.rules.traits import Traits
 from tests.support.recordings import said
 
@@ -40,8 +41,13 @@ def costs(run: Run) -> dict[str, RowCost]:
 
 def test_the_table_and_the_file_hold_every_depth_and_seed(tmp_path: Path) -> None:
     shown: list[str] = []
+    one, other = tmp_path / "dev.tsv", tmp_path / "held-out.tsv"
+    one.write_text("one")
+    other.write_text("other")
+    files = {"sst2": (one, other), "mrpc": (one,), "stsb": (other,)}
     context = SimpleNamespace(
         recorded=recorded,
+        data=lambda name: files[name],
         costs=costs,
         places=SimpleNamespace(page=tmp_path / "page.md"),
         picture=lambda name, _figure, _caption: shown.append(name) or "the picture",
@@ -51,6 +57,9 @@ def test_the_table_and_the_file_hold_every_depth_and_seed(tmp_path: Path) -> Non
     assert text.endswith("the picture")
     stored = json.loads((tmp_path / "reference/minilm-elue.json").read_text())
     assert len(REFERENCE.runs) == 6 * 3 * len(METRICS)
+    texts = {model["data"]["task"]: model["data"]["sha256"] for model in stored["models"]}
+    assert (texts["mrpc"], texts["stsb"]) == (sha256_of(one), sha256_of(other))
+    assert len(set(texts.values())) == 3, "two files together are other texts than either"
     points = [
         point
         for model in stored["models"]

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import get_args
 
 import numpy as np
@@ -162,6 +163,11 @@ def test_a_stopped_run_goes_on_to_the_same_file(
     with (tmp_path / "out.partial").open("a") as file:
         file.write("half a line of a run that was killed")
     other = offramp("predict", model_folder, "--resume", **options | {"exit": "quick"}, out=out)
+    assert "with another model, data, rule or format" in refusal(other)
+    renamed = copytree(model_folder, tmp_path / "renamed")
+    config = (renamed / "config.json").read_text()
+    (renamed / "config.json").write_text(config.replace('"neutral"', '"mixed"'))
+    other = offramp("predict", renamed, "--resume", **options, out=out)
     assert "with another model, data, rule or format" in refusal(other)
     done = offramp("predict", model_folder, "--resume", **options, out=out)
     assert done.exit_code == 0, done.output

@@ -1,5 +1,7 @@
 """The sentence on what early exit gains, also when it gains nothing."""
 
+from dataclasses import replace
+
 from models.report.wording import better_than_full, gain_sentence, headline
 from serve.rules import EntropyRule, NeverRule
 from tests.support.recordings import analysed, margins, noisy
@@ -35,6 +37,14 @@ def test_a_loss_is_called_one() -> None:
 
 def test_a_single_exit_has_nothing_to_gain() -> None:
     assert "has a single exit" in sentence([[1.0], [2.0]], [0, 1])
+
+
+def test_exits_that_no_rule_compares_are_not_called_a_single_one() -> None:
+    seen = noisy("regression")
+    traits = replace(seen.traits, exits=(1, 4))
+    words = gain_sentence(analysed(replace(seen, traits=traits, logits=seen.logits[1:])))
+    assert "no text can leave early, because rules for numbers compare an exit with" in words
+    assert "single" not in words
 
 
 def test_a_correlation_is_no_percentage() -> None:

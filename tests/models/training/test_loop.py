@@ -128,10 +128,18 @@ def test_score_weighs_the_metric_of_the_task_by_depth() -> None:
     assert best.score == pytest.approx((0.2 + 2 * 0.4) / 3)
 
 
-def test_checkpoints_are_written_on_the_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_written_on_the_way_and_at_the_end(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    save = loop.checkpoint.save
     monkeypatch.setattr(fit_module, "CHECKPOINT_EVERY_STEPS", 5)
+    monkeypatch.setattr(
+        loop.checkpoint, "save", lambda state: (saved.append(state["steps_done"]), save(state))
+    )
     assert loop.fit()
-    assert loop.checkpoint.load()["steps_done"] == 5
+    assert saved == [5, 6]
+    assert loop.checkpoint.load()["steps_done"] == 6
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -223,13 +223,25 @@ def test_checkpoint_is_of_one_run_and_survives_a_failed_write(
         Checkpoint(tmp_path / "run.ckpt", "other").load()
 
     def broken(value: object, file: object) -> None:
-        raise OSError("disk full")
+        raise error
 
     monkeypatch.setattr(torch, "save", broken)
-    with pytest.raises(OSError, match="disk full"):
-        checkpoint.save({"steps_done": 4})
+    for error in (OSError("no space left"), RuntimeError("unexpected pos")):
+        with pytest.raises(TrainingFailed, match=f"cannot be written .{error}.; is the disk full"):
+            checkpoint.save({"steps_done": 4})
     monkeypatch.undo()
     assert checkpoint.load() == {"steps_done": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["run.ckpt"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.9])
+def test_a_checkpoint_that_is_cut_off_is_told(tmp_path: Path, share: float) -> None:
+    checkpoint = Checkpoint(tmp_path / "run.ckpt", "one")
+    checkpoint.save({"steps_done": 3})
+    content = checkpoint.path.read_bytes()
+    checkpoint.path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(TrainingFailed, match=r"cannot be read .*: delete it to start anew"):
+        checkpoint.load()
 
 
 @pytest.mark.gpu
