@@ -166,17 +166,20 @@ def test_answer_for_an_earlier_rule_is_not_shown(
 
     page.route("**/v1/classify", hold)
     page.get_by_label("Texts leave by").select_option("layer")
+    outcome = page.locator(".decided .outcome").first
+    expect(outcome).to_contain_text("at layer 2 of 4")
     number = page.get_by_label("layer, as a number")
     with page.expect_request("**/v1/classify"):
         number.fill("1")
         number.blur()
     number.fill("4")
     number.blur()
-    outcome = page.locator(".decided .outcome").first
     expect(outcome).to_contain_text("at layer 4 of 4")
-    with page.expect_response("**/v1/classify"):
+    with page.expect_response("**/v1/classify") as late:
         held[0].continue_()
-    page.evaluate("new Promise(requestAnimationFrame)")
+    late.value.finished()
+    for _ in range(2):  # the answer is read, and then drawn
+        page.evaluate("new Promise(requestAnimationFrame)")
     expect(outcome).to_contain_text("at layer 4 of 4")
 
 

@@ -111,9 +111,10 @@ def test_bundle_that_cannot_be_loaded_says_why(
 
 def test_what_another_client_changes_is_shown(open_page: OpenPage, server: LiveServer) -> None:
     page = open_page(server, "models")
-    expect(page.locator(".aliases")).to_contain_text("There are none.")
-    with page.expect_response("**/metrics"):
+    with page.expect_response("**/metrics"):  # which later ones are compared with
         page.reload()
+    expect(page.get_by_label("New alias")).to_be_visible()
+    expect(page.locator(".aliases")).to_contain_text("There are none.")
     server.http.put("/v1/aliases/mood", json={"model": "first"}).raise_for_status()
     expect(page.get_by_label("Model of mood")).to_have_value("first")
     expect(page.locator(".history")).to_contain_text("mood stands for first")
