@@ -28,7 +28,7 @@ DOCUMENTED = {
     ("post", "/v1/models/{model}/load"): MODEL_CHANGES,
     ("post", "/v1/models/{model}/unload"): MODEL_CHANGES,
     ("put", "/v1/aliases/{alias}"): MODEL_CHANGES,
-    ("delete", "/v1/aliases/{alias}"): MODEL_CHANGES - {413, 415},
+    ("delete", "/v1/aliases/{alias}"): MODEL_CHANGES,
     ("get", "/v1/aliases"): {200, 400, 401, 403, 503},
     ("get", "/v1/models/{model}/policy"): {200, 400, 401, 403, 404},
     ("put", "/v1/models/{model}/policy"): CHANGES,
