@@ -37,8 +37,8 @@ ROWS = (
 # What the zoo's mrpc-mpnet is trained with; its own seed is another.
 OF_THE_ZOO = Row("the zoo's", ("--distill", "1", "--epochs", "4", "--keep-best"))
 
-# Recipes that are tried on twelve layers too: the two most accurate at half depth, over both tables,
-# of those that train in one pass, and what they are compared with.
+# Recipes that are tried on twelve layers too: the baseline, and of those that train in one pass the
+# two that are most accurate at half depth over both tables.
 BEST = tuple(
     row for row in ROWS if row.name in (BASELINE, "gradient-equilibrium", "weights shallow-deep")
 )
