@@ -166,7 +166,7 @@ def thresholds_of(options: list[str] | None) -> dict[str, float] | None:
 def _layers(exits: str | None) -> tuple[int, ...] | None:
     from serve.bundle.loader import parse_layers
 
-    return parse_layers("--active-exits", exits) if exits else None
+    return None if exits is None else parse_layers("--active-exits", exits)
 
 
 def recommend(

@@ -60,9 +60,11 @@ def test_options_say_which_exits_and_precisions(
     result = calibrate(folder, data, "--active-exits", "2,4", "--precision", "fp32")
     assert result.exit_code == 0, result.output
     assert [each.exits for each in load_bundle(folder).calibration.ladders] == [(2, 4)]
-    result = calibrate(folder, data, "--active-exits", "two")
-    with pytest.raises(InvalidRequest, match="--active-exits 'two': must be layers such as 2,4,6"):
-        raise result.exception or AssertionError
+    for wrong in ("two", ""):
+        result = calibrate(folder, data, "--active-exits", wrong)
+        expected = f"--active-exits '{wrong}': must be layers such as 2,4,6"
+        with pytest.raises(InvalidRequest, match=expected):
+            raise result.exception or AssertionError
 
 
 def test_columns_may_be_named(make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path) -> None:
