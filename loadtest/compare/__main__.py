@@ -109,7 +109,8 @@ def _lines(
     lines = []
     for heavy, light in zip(saturated, fixed, strict=True):
         pairs = list(zip(examples, heavy.labels, strict=True))
-        known = [example.right(label, labels) for example, label in pairs if example.label]
+        found = [example.right(label, labels) for example, label in pairs]
+        known = [right for right in found if right is not None]
         right = sum(known) / len(known) if known else None
         agreed = sum(a == b for a, b in zip(full, heavy.labels, strict=True)) / len(full)
         lines.append(Line(heavy, light, right, agreed))

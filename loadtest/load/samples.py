@@ -104,5 +104,6 @@ class Samples:
             self.layers = max(self.layers, result["exit"]["layers"])
             # Values and entities have no label, and of several labels the best is not the answer.
             if example.label is not None and "label" in result and "labels" not in result:
-                self.right[0] += example.right(str(result["label"]), self.labels)
-                self.right[1] += 1
+                right = example.right(str(result["label"]), self.labels)
+                self.right[0] += right is True
+                self.right[1] += right is not None

@@ -16,7 +16,7 @@ from models.data.label_ids import LABELS_FILE, listed_names, match_names, name_i
 from models.data.options import named_columns
 from models.data.records import is_plain
 from models.data.rows import Row, read_rows
-from models.data.tagged_sentences import is_tagged
+from models.data.tagged_sentences import has_words
 from models.data.unlabelled import read_unlabelled
 from models.errors import UnusableData
 from serve.errors import OfframpError
@@ -31,10 +31,15 @@ class Example(NamedTuple):
     label: str | None = None  # as in the file
     names: tuple[str, ...] = ()  # by id, of `labels.json` beside the file
 
-    def right(self, label: str, labels: Sequence[str]) -> bool:
-        """Tell whether the server's label is right; `labels` are the model's, in order."""
+    def right(self, label: str, labels: Sequence[str]) -> bool | None:
+        """Tell whether the server's label is right; None if the example's is none of the model's.
+
+        Args:
+            label: the server's.
+            labels: the model's, in order.
+        """
         wanted = _ids(self.names, tuple(labels)).get(whole(self.label or ""))
-        return label == (self.label if wanted is None else labels[wanted])
+        return None if wanted is None else label == labels[wanted]
 
 
 @cache
@@ -67,7 +72,7 @@ def load_texts(path: Path, column: str | None = None) -> tuple[Example, ...]:
     """
     columns = named_columns(column, None)
     try:
-        if (is_plain(path) and not column) or is_tagged(path, needs_tags=False):
+        if (is_plain(path) and not column) or has_words(path, columns):
             return tuple(Example(_inputs(*text)) for text in read_unlabelled(path, columns))
         rows = read_rows(path, None, columns)
         names = tuple(listed_names(path))

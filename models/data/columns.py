@@ -50,7 +50,7 @@ BROKEN_ROWS = frozenset(["qid1", "qid2", "is_duplicate"])
 _ANSWERS: Mapping[Task | None, Sequence[Sequence[str]]] = {
     "single_label": (LABELS, SETS),
     "multi_label": (SETS, LABELS),
-    "regression": (LABELS, VALUES),
+    "regression": ((*LABELS, *VALUES),),
     "token": (TAGS,),
     None: (SETS, LABELS, VALUES),
 }
@@ -115,7 +115,7 @@ def choose(names: Sequence[str], asked: Columns, task: Task | None) -> Choice:
     label = _label(known, asked.label, task)
     texts = _texts(known, asked.texts, label)
     left = [key for key, name in known.items() if name not in (*texts, label) and not asked.texts]
-    others = [known[key] for key in left if key not in DESCRIPTIONS | KNOWN_NAMES]
+    others = [known[key] for key in left if key not in DESCRIPTIONS]
     return Choice(
         texts, label, tuple(others), tuple(known[key] for key in left if key in DESCRIPTIONS)
     )

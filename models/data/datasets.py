@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from models.data.columns import KNOWN, SETS, VALUES, Columns, fold
 from models.data.examples import Example, Target
-from models.data.label_ids import as_number, labels_file
+from models.data.label_ids import as_number, labels_file, listed_names
 from models.data.labels import (
     label_names,
     set_names,
@@ -93,6 +93,7 @@ def _multi_label(path: Path, labels: list[str], columns: Columns) -> Dataset:
 
 
 def _regression(path: Path, labels: list[str], columns: Columns) -> Dataset:
+    labels = labels or listed_names(path)
     if len(labels) > 1:
         raise UnusableData(
             f"a regression has one value, which needs one name, not {len(labels)}: "

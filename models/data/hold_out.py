@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from models.data.lines import read_lines
+from models.data.records import read_records
 from models.data.rows import Row, read_rows
 
 
@@ -64,17 +65,30 @@ def main(
     count: Annotated[int, typer.Option(min=1, help="How many to hold out.")] = 1500,
 ) -> None:
     """Split a file into training rows, and held-out sentences or pairs."""
-    header, *lines = (line.rstrip("\r\n") for _, line in read_lines(data))
+    if data.suffix.lower() not in (".tsv", ".txt"):
+        raise typer.BadParameter(f"{data}: only tab-separated files are split")
+    header, lines = lines_of_rows(data)
     rows = read_rows(data, None)
-    if any("\n" in row.text_a + (row.text_b or "") for row in rows):
-        raise typer.BadParameter(f"{data}: texts of several lines cannot be split")
     split = split_pairs if any(row.text_b for row in rows) else split_sentences
     kept, held_out = split(map(_text, rows), count)
     out.mkdir(parents=True, exist_ok=True)
     for name, texts in (("train.tsv", set(kept)), ("held-out.tsv", set(held_out))):
-        chosen = [lines[row.line - 2] for row in rows if _text(row) in texts]
-        (out / name).write_text("\n".join([header, *chosen]) + "\n", "utf-8")
+        chosen = [lines[row.line] for row in rows if _text(row) in texts]
+        (out / name).write_text("\n".join([*header, *chosen]) + "\n", "utf-8")
         typer.echo(f"{out / name}: {len(chosen)} rows")
+
+
+def lines_of_rows(path: Path) -> tuple[list[str], dict[int, str]]:
+    """Return a table's header, empty if it has none, and each row's lines by its line number."""
+    lines = [line.rstrip("\r\n") for _, line in read_lines(path)]
+    records = list(read_records(path))
+    starts = [record.line for record in records]
+    stops = [*starts[1:], len(lines) + 1]
+    header = [lines[r.header - 1] for r in records[:1] if r.header < r.line]
+    return header, {
+        start: "\n".join(lines[start - 1 : stop - 1]).rstrip("\n")
+        for start, stop in zip(starts, stops, strict=True)
+    }
 
 
 def _text(row: Row) -> str:

@@ -22,6 +22,9 @@ NO_LABELS = {
     "<NA>": "as pandas writes a missing value",
     "None": "as Python writes a missing value",
     "NA": "as R writes a missing value",
+    "N/A": "as spreadsheets write a missing value",
+    "n/a": "as spreadsheets write a missing value",
+    "#N/A": "as spreadsheets write a missing value",
     "null": "as in JSON and SQL",
     "NULL": "as in JSON and SQL",
 }
@@ -40,8 +43,12 @@ def labels_file(path: Path) -> dict[str, Any]:
         content = json.loads(beside.read_text("utf-8-sig"))
     except ValueError:
         content = None
-    if not isinstance(content, dict) or not isinstance(content.get("labels"), list):
+    names = content.get("labels") if isinstance(content, dict) else None
+    if not isinstance(names, list) or not all(type(name) in (str, int) for name in names):
         raise UnusableData(f'{beside}: expected {{"labels": ["...", ...]}}')
+    content["labels"] = labels = [str(name).strip() for name in names]
+    if repeated := sorted({name for name in labels if labels.count(name) > 1}):
+        raise UnusableData(f"{beside}: labels must differ, but {listed(repeated)} is there twice")
     if (task := content.get("task", TASKS[0])) not in TASKS:
         raise UnusableData(f"{beside}: the task is {task!r}, and none of {listed(TASKS)}")
     return content
@@ -49,7 +56,8 @@ def labels_file(path: Path) -> dict[str, Any]:
 
 def listed_names(path: Path) -> list[str]:
     """Return the names in `labels.json` beside a data file; empty if there is none."""
-    return [str(label) for label in labels_file(path).get("labels", [])]
+    names: list[str] = labels_file(path).get("labels", [])
+    return names
 
 
 def label_ids(path: Path, labels: list[str]) -> Callable[[int, str], int]:
@@ -100,18 +108,26 @@ def name_ids(names: Sequence[str], places: Sequence[int]) -> dict[str, int]:
 def label_order(theirs: Sequence[str], labels: Sequence[str]) -> list[int] | None:
     """Return another classifier's id of each label, by name; None if it has other labels.
 
-    Names that say nothing, LABEL_0 or the ids themselves, are taken by place.
+    Names that say nothing, LABEL_0 or the ids themselves, are taken by the id that they hold.
     """
-    unnamed = any(all(re.fullmatch(r"LABEL_\d+", n) for n in names) for names in (theirs, labels))
-    if (unnamed or are_ids(labels)) and len(theirs) == len(labels):
-        return list(range(len(labels)))
     for own, others in (
         (list(labels), list(theirs)),
         ([name.casefold() for name in labels], [name.casefold() for name in theirs]),
     ):
         if sorted(own) == sorted(others) and len(set(own)) == len(own):
             return [others.index(name) for name in own]
-    return None
+    if len(theirs) != len(labels):
+        return None
+    if numbers := _numbers(theirs):
+        return [numbers.index(place) for place in range(len(labels))]
+    return _numbers(labels) or (list(range(len(labels))) if are_ids(labels) else None)
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    """Return the ids in names such as LABEL_0; empty for other names."""
+    found = [re.fullmatch(r"LABEL_(\d+)", name) for name in names]
+    numbers = [int(each[1]) for each in found if each]
+    return numbers if sorted(numbers) == list(range(len(names))) else []
 
 
 def are_ids(labels: Sequence[str]) -> bool:

@@ -16,7 +16,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         UnusableData: a missing file, or a line that is not UTF-8 text.
     """
     if not path.is_file():
-        raise UnusableData(f"{path}: no such file")
+        what = "no file of lines" if path.exists() else "no such file"
+        raise UnusableData(f"{path}: {what}")
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             yield number, _decoded(path, number, raw)

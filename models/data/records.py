@@ -16,8 +16,15 @@ from models.data.notes import note
 from models.data.other_formats import other_format
 from models.errors import UnusableData
 
+# Between the fields of tables, of those too that are not read.
+_SEPARATORS = ",;\t|"
 # Fields with such characters are put in quotes: by csv writers, and by Excel.
 _QUOTED_FOR = [frozenset('\t\r\n"'), frozenset('\t\r\n",')]
+
+# An empty field in quotes, as the csv module writes one alone in its line.
+_EMPTY = re.compile('(?<![^\t\n])""(?![^\t\n])')
+# The module's default refuses texts of 131,073 characters.
+csv.field_size_limit(sys.maxsize)
 
 _Cells: TypeAlias = tuple[int, list[str]]  # line number, fields
 
@@ -68,13 +75,17 @@ def is_plain(path: Path) -> bool:
     if path.suffix.lower() != ".txt":
         return False
     _, first = next(read_lines(path), (1, ""))
-    return "\t" not in first or TEXT_NAMES.isdisjoint(map(fold, first.split("\t")))
+    return TEXT_NAMES.isdisjoint(map(fold, first.split("\t")))
 
 
 def _tab_separated(path: Path) -> Iterator[Record]:
     if _is_quoted(path):
         return _table(path, _fields(path, "\t"))
-    lines = ((number, line.rstrip("\r\n").split("\t")) for number, line in read_lines(path))
+    lines = (
+        (number, line.rstrip("\r\n").split("\t"))
+        for number, line in read_lines(path)
+        if _is_row(line, "\t")
+    )
     return _table(path, lines)
 
 
@@ -89,7 +100,8 @@ def _is_quoted(path: Path) -> bool:
     """
     if not any('"' in line for _, line in read_lines(path)):
         return False
-    if '"' in next(read_lines(path))[1]:
+    first = next(read_lines(path))[1].rstrip("\r\n")
+    if '"' in first and not names_without_header(first.split("\t")):
         return True
     read, again = tee(line for _, line in read_lines(path))
     reader, num_lines, rules = csv.reader(read, delimiter="\t", strict=True), 0, _QUOTED_FOR
@@ -97,7 +109,8 @@ def _is_quoted(path: Path) -> bool:
         for fields in reader:
             lines = "".join(islice(again, reader.line_num - num_lines)).rstrip("\r\n")
             num_lines = reader.line_num
-            rules = [rule for rule in rules if _written(fields, rule) == lines]
+            lines = _EMPTY.sub("", lines)
+            rules = [rule for rule in rules if _EMPTY.sub("", _written(fields, rule)) == lines]
             if not rules:
                 return False
         return True
@@ -110,23 +123,53 @@ def _written(fields: Sequence[str], rule: frozenset[str]) -> str:
 
 
 def _fields(path: Path, separator: str) -> Iterator[_Cells]:
-    csv.field_size_limit(sys.maxsize)  # the module's default refuses texts of 131,073 characters
-    lines = (line for _, line in read_lines(path))
-    reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
+    read: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for _, line in read_lines(path):
+            read.append(line)
+            yield line
+
+    reader = csv.reader(lines(), delimiter=separator, strict=True, skipinitialspace=True)
     start = 1
     try:
         for fields in reader:
-            yield start, fields
+            if _is_row("".join(read), separator):
+                yield start, fields
+            read.clear()
             start = reader.line_num + 1
     except csv.Error as error:
+        if start == 1 and re.search(f'"[{_SEPARATORS.replace(separator, "")}]', read[0]):
+            raise _single_column(path, start, read[0].strip()) from None
+        if "new-line" in str(error):
+            raise UnusableData(
+                f"{path} line {start}: a CR alone ends no line; save it with LF or CRLF"
+            ) from None
         raise UnusableData(
             f"{path} line {start}: {error}: a text with a quote, a line end or the separator "
             'is put in quotes, and each quote in it is doubled: "say ""hello"" twice"'
         ) from None
 
 
+def _is_row(line: str, separator: str) -> bool:
+    return separator in line or bool(line.strip())
+
+
+def _without_margin(rows: Iterable[_Cells]) -> Iterator[_Cells]:
+    """Yield rows without those of empty fields before and after them, as spreadsheets write."""
+    is_first, empty = True, list[_Cells]()
+    for row in rows:
+        if len(row[1]) > 1 and not any(map(str.strip, row[1])):
+            empty.append(row)
+        else:
+            yield from () if is_first else empty
+            is_first = False
+            empty.clear()
+            yield row
+
+
 def _table(path: Path, rows: Iterator[_Cells]) -> Iterator[Record]:
-    filled: Iterator[_Cells] = ((line, cells) for line, cells in rows if any(map(str.strip, cells)))
+    filled = _without_margin(rows)
     first = next(filled, None)
     if first is None:
         return
@@ -158,11 +201,8 @@ def _table(path: Path, rows: Iterator[_Cells]) -> Iterator[Record]:
 
 
 def _names(path: Path, line: int, cells: Sequence[str]) -> list[str]:
-    if len(cells) == 1 and not {";", ",", "\t"}.isdisjoint(cells[0]):
-        raise UnusableData(
-            f"{path} line {line}: a single column, {cells[0]}; fields are separated by commas in "
-            ".csv, by tabs in .tsv"
-        )
+    if len(cells) == 1 and not set(_SEPARATORS).isdisjoint(cells[0]):
+        raise _single_column(path, line, cells[0])
     names = [cell.strip() or f"(column {place})" for place, cell in enumerate(cells, start=1)]
     folded = [fold(name) for name in names]
     twice = [name for name in names if folded.count(fold(name)) > 1]
@@ -171,6 +211,13 @@ def _names(path: Path, line: int, cells: Sequence[str]) -> list[str]:
             f"{path} line {line}: the header names {' and '.join(twice)}; a name may be there once"
         )
     return names
+
+
+def _single_column(path: Path, line: int, found: str) -> UnusableData:
+    return UnusableData(
+        f"{path} line {line}: a single column, {found:.80}; fields are separated by commas in "
+        ".csv, by tabs in .tsv"
+    )
 
 
 def _check_surplus(path: Path, line: int, fields: Sequence[str]) -> None:

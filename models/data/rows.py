@@ -1,5 +1,6 @@
 """The rows of a data file: its texts, and its labels as they are written there."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,9 @@ from models.data.notes import note
 from models.data.records import Record, is_plain, read_records
 from models.errors import UnusableData
 from serve.rules.traits import Task, listed
+
+# Blanks, and the marks of byte order and of width 0 that joined and copied files have.
+_AROUND = re.compile(r"^[\s\ufeff\u200b]+|[\s\ufeff\u200b]+$")
 
 
 class Row(NamedTuple):
@@ -141,7 +145,7 @@ class _RowReader:
                     f"the column {name} holds a text too, {str(value)[:40]!r}: name the text, or "
                     f"the two of a pair, as in --text-columns {' or '.join(sorted(wished))}"
                 )
-            if has_letters(value):
+            if isinstance(value, str | list | dict) and has_letters(str(value)):
                 self._unread[name] = None
         self._unread.update(dict.fromkeys(choice.descriptions))
         is_table = record.line > record.header
@@ -155,7 +159,7 @@ def _text(record: Record, name: str, may_be_empty: bool) -> str:
     if value is None and may_be_empty:
         return ""
     if not isinstance(value, str):
-        if isinstance(value, dict):
+        if isinstance(value, dict | list):
             remedy = (
                 "each line holds one row, as pandas' to_json(orient='records', lines=True) writes"
             )
@@ -175,12 +179,13 @@ def _label(record: Record, choice: Choice, task: Task | None) -> str | list[str]
         raise record.unusable(
             f"the label is {value!r:.40}; a name, a number, or a list of them was expected"
         )
-    if task and isinstance(value, list) and any(isinstance(part, float | bool) for part in value):
+    marks = isinstance(value, list) and any(isinstance(part, float | bool) for part in value)
+    if marks and task not in (None, "regression"):
         raise record.unusable(
             f"the label is {value!r:.40}; a list holds names or ids of the labels that the row "
             "has, and not a mark for each label"
         )
-    label = ["" if part is None else str(part).strip() for part in parts]
+    label = ["" if part is None else _AROUND.sub("", str(part)) for part in parts]
     if task not in (None, "multi_label") and (not label or "" in label):
         raise record.unusable(f"the label is empty: {choice.label} holds none")
     return label if isinstance(value, list) else label[0]

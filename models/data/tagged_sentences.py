@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from models.data.columns import KNOWN, TAGS, TOKENS, Columns, fold
+from models.data.columns import KNOWN, TAGS, TEXT_NAMES, TOKENS, Columns, fold
 from models.data.conll import has_entity_tags, read_conll
 from models.data.records import Record, read_records
 from models.errors import UnusableData
@@ -68,25 +68,46 @@ def read_words(path: Path, columns: Columns = KNOWN) -> Iterator[tuple[str, ...]
     return (sentence.words for sentence in read_sentences(path, columns))
 
 
-def is_tagged(path: Path, needs_tags: bool = True) -> bool:
+def is_tagged(path: Path) -> bool:
     """Return whether a file's form shows tagged tokens.
 
-    So do the suffix, a header, a tag of an entity at the end of every line, and tokens with tags in
-    JSON; there tokens alone do if no tags are needed.
+    So do the suffix, a header, a tag of an entity at the end of every line, and a list of tokens
+    with tags in JSON.
     """
     suffix = path.suffix.lower()
     if suffix in _JSON:
-        first = next(read_records(path), None)
-        names = {fold(name) for name in (first.values if first else ())}
-        return bool(names & {*TOKENS}) and (bool(names & {*TAGS}) or not needs_tags)
+        names, lists = _first_names(path)
+        return not lists.isdisjoint(TOKENS) and not names.isdisjoint(TAGS)
     return suffix in CONLL or (suffix in _MAYBE_CONLL and has_entity_tags(path))
+
+
+def has_words(path: Path, columns: Columns = KNOWN) -> bool:
+    """Return whether a file's texts are to be joined from words: tagged tokens, or lists in JSON.
+
+    A column of texts is read in their place, unless there are tags too. A column that the user
+    names decides.
+    """
+    if path.suffix.lower() not in _JSON:
+        return is_tagged(path)
+    names, lists = _first_names(path)
+    if columns.texts:
+        return fold(columns.texts[0]) in lists
+    return is_tagged(path) or (names.isdisjoint(TEXT_NAMES) and not lists.isdisjoint(TOKENS))
+
+
+def _first_names(path: Path) -> tuple[set[str], set[str]]:
+    """Return the names in the first record of JSON lines, and those of them that hold lists."""
+    first = next(read_records(path), None)
+    values = {fold(name): value for name, value in first.values.items()} if first else {}
+    return set(values), {name for name, value in values.items() if isinstance(value, list)}
 
 
 def _read_json(record: Record, columns: Columns) -> TaggedSentence:
     words = _read_tokens(record, columns)
     found = _listed(record, (columns.label,) if columns.label else TAGS)
-    tags = tuple(str(tag) for tag in found if isinstance(tag, str | int))
-    if len(tags) < len(found):
+    names = [tag for tag in found if isinstance(tag, str | int) and not isinstance(tag, bool)]
+    tags = tuple(str(tag).strip() for tag in names)
+    if len(tags) < len(found) or "" in tags:
         raise record.unusable("a tag is no name and no whole number")
     if len(words) != len(tags):
         raise record.unusable(f"{len(words)} tokens have {len(tags)} tags; each needs one")
@@ -107,7 +128,9 @@ def _listed(record: Record, wanted: Sequence[str]) -> list[object]:
     names = {fold(name): name for name in record.values}
     for name in map(fold, wanted):
         found = record.values[names[name]] if name in names else None
-        if isinstance(found, list) and found:
+        if found == []:
+            raise record.unusable(f"{name} is an empty list; leave such rows out")
+        if isinstance(found, list):
             return found
     raise record.unusable(
         f"expected a list of {wanted[0]}, as in "

@@ -9,13 +9,15 @@ from models.data.examples import Example, Word
 from models.data.lines import read_lines
 from models.data.records import is_plain
 from models.data.rows import each_row
-from models.data.tagged_sentences import is_tagged, read_words
+from models.data.tagged_sentences import has_words, read_words
 from models.errors import UnusableData
 from serve.rules.traits import Task
 from serve.tokenization.length_bounds import Text
 
-# How JSON lines and files for fastText begin.
-_OTHER_FORMS = re.compile(r'\{\s*"|__label__')
+# How JSON begins, and the first line of a table: names without blanks, with commas between.
+_JSON = re.compile(r'\[?\s*\{\s*("|$)|\[$')
+_HEADER = re.compile(r'"?[\w# -]+"?([,;|]"?[\w#-]+"?)+')
+_FASTTEXT = re.compile(r"(^|\s)__label__\S")
 
 
 def read_unlabelled(path: Path, columns: Columns = KNOWN) -> list[Text]:
@@ -48,7 +50,7 @@ def without_label(text: Text, task: Task) -> Example:
 
 
 def _read(path: Path, columns: Columns) -> Iterator[Text]:
-    if is_tagged(path, needs_tags=False):
+    if has_words(path, columns):
         yield from (Text(" ".join(words)) for words in read_words(path, columns))
     elif is_plain(path) and not columns.texts:
         yield from (Text(line) for line in plain_lines(path) if line)
@@ -62,13 +64,21 @@ def plain_lines(path: Path) -> Iterator[str]:
     Raises:
         UnusableData: an unreadable file, or a line that is one of a table or of JSON.
     """
+    is_first = True
     for number, line in read_lines(path):
         text = line.strip()
-        names = {fold(cell) for cell in re.split("[,;|]", text)} if number == 1 else set()
-        is_other = number == 1 and _OTHER_FORMS.match(text)
-        if "\t" in text or len(names & KNOWN_NAMES) > 1 or is_other:
+        if "\t" in text or _FASTTEXT.search(text) or (is_first and _is_other_form(text)):
             raise UnusableData(
                 f"{path} line {number}: {text[:40]!r} is no text alone: name a table .csv or .tsv, "
                 "with a header, and JSON .jsonl; in a .txt each line is one text and holds no tab"
             )
+        is_first = is_first and not text
         yield text
+
+
+def _is_other_form(first: str) -> bool:
+    """Return whether a first line is one of JSON, or the names of a table's columns."""
+    if _JSON.match(first):
+        return True
+    names = {fold(cell.strip('" ')) for cell in re.split("[,;|]", first)}
+    return not names.isdisjoint(KNOWN_NAMES) and _HEADER.fullmatch(first) is not None

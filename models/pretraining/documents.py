@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from models.data.columns import KNOWN, Columns
 from models.data.records import is_plain
-from models.data.tagged_sentences import is_tagged
+from models.data.tagged_sentences import has_words
 from models.data.unlabelled import plain_lines, read_unlabelled
 from models.errors import UnusableData
 
@@ -36,7 +36,7 @@ def are_ordered(documents: Iterable[Document]) -> bool:
 
 
 def _read(path: Path, columns: Columns) -> list[Document]:
-    if is_tagged(path, needs_tags=False) or not is_plain(path) or columns != KNOWN:
+    if has_words(path, columns) or not is_plain(path) or columns != KNOWN:
         texts = read_unlabelled(path, columns)
         return [[part] for text in texts for part in text if part]
     blocks = list(_blocks(plain_lines(path)))

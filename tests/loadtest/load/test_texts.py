@@ -53,11 +53,15 @@ def test_label_is_right_by_name_or_by_number() -> None:
     labels = ("negative", "positive")
     assert Example("x", "1").right("positive", labels)
     assert Example("x", "positive").right("positive", labels)
-    assert not Example("x", "0").right("positive", labels)
-    assert not Example("x", "7").right("positive", labels)
+    assert Example("x", "0").right("positive", labels) is False
     assert Example("x", "1.0").right("positive", labels)
     assert Example("x", "1").right("1", ("0", "1"))
     assert Example("x", "1").right("1", ("1", "2", "3"))
+
+
+@pytest.mark.parametrize("label", [None, "7", "-", "-1", "NaN", "0.9", "{'x': 1}"])
+def test_a_label_that_the_model_does_not_have_is_neither_right_nor_wrong(label: str | None) -> None:
+    assert Example("x", label).right("positive", ("negative", "positive")) is None
 
 
 def test_label_is_right_by_the_names_beside_the_file(tmp_path: Path) -> None:

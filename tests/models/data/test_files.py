@@ -13,6 +13,8 @@ from models.data.examples import Example
 from models.data.notes import DataNote
 from models.data.unlabelled import read_unlabelled
 from models.errors import UnusableData
+from models.pretraining.documents import read_documents
+from serve.rules.traits import Task
 from tests.models.data.distributed_files import FILES, File
 
 Write = Callable[..., Path]
@@ -74,6 +76,14 @@ def test_real_files_are_read_whole(name: str) -> None:
         ("d.tsv", ['"text"\t"label"', '"a ""b"""\t1', '"c"\t0'], ('a "b"', None, 1)),
         ("d.tsv", ["text\tlabel", '"so, good"\t1', "bad\t0"], ("so, good", None, 1)),
         ("d.tsv", ["text\tlabel", '"so, good"\t1', "well, bad\t0"], ('"so, good"', None, 1)),
+        ("d.tsv", ["text\tlabel", f'"{"x" * 140_000} ""b"""\t1', "c\t0"], ("x" * 140_000 + ' "b"',
+         None, 1)),
+        ("d.tsv", ["label\tid\ttext", '1\t""\t"a ""b"""', '0\t7\tc'], ('a "b"', None, 1)),
+        ("d.tsv", ['"Plants grow."\tGrowth "here".\tneutral', 'a\tb\tentails'],
+         ('"Plants grow."', 'Growth "here".', 1)),
+        ("d.csv", ["", ",,", "id,text,label", "7,a b,1", "", "8,b,0", ",,", ",,"],
+         ("a b", None, 1)),
+        ("d.csv", ["text,label", "a,\ufeff1\u200b", "b,0"], ("a", None, 1)),
         ("d.jsonl", ['{"text": "good", "label": 1}', "", '{"text": "b", "label": "0"}'], ("good",
          None, 1)),
         ("d.jsonl", ['{"text": "a", "label": ["y"]}', '{"text": "b", "label": ["n"]}'], ("a", None,
@@ -115,6 +125,27 @@ def test_no_second_text_is_dropped(write_data: Write, header: str, texts: tuple[
         path = write_data(f"d.{suffix}", lines)
         assert read_dataset(path, "single_label").examples[0] == expected
         assert read_unlabelled(path)[0] == expected[:2]
+
+
+@pytest.mark.parametrize(
+    ("record", "text", "asked"),
+    [
+        ({"text": "Hello there", "tokens": ["hel", "##lo", "there"]}, "Hello there", ()),
+        ({"premise": "a b", "hypothesis": "c", "words": ["a", "b"]}, "a b", ()),
+        ({"text": "Hello there", "tokens": 2, "words": 2}, "Hello there", ()),
+        ({"tokens": ["Rome", "sleeps"], "id": 1}, "Rome sleeps", ()),
+        ({"text": "Rome  sleeps", "tokens": ["Rome", "sleeps"], "tags": [1, 0]}, "Rome sleeps", ()),
+        ({"text": "Rome  s", "tokens": ["Rome", "s"], "tags": [1, 0]}, "Rome  s", ("text",)),
+        ({"text": "Rome", "split": ["Ro", "me"]}, "Ro me", ("split",)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
+def test_words_are_the_text_only_where_no_column_of_texts_is(
+    write_data: Write, record: dict[str, object], text: str, asked: tuple[str, ...]
+) -> None:
+    path = write_data("d.jsonl", [json.dumps(record)])
+    assert read_unlabelled(path, Columns(asked))[0].text == text
+    assert read_documents([path], Columns(asked))[0][0] == text
 
 
 def test_named_columns_are_read_and_nothing_else(write_data: Write) -> None:
@@ -252,6 +283,18 @@ BAD = "single_label"
         ("d.jsonl", ['{"label": "a\\ud800", "text": "a"}'], BAD, "line 1: half of a surrogate"),
         ("d.jsonl", ['{"tokens": ["a\\uDC00"], "tags": ["O"]}'], "token", "line 1: half of a"),
         ("d.jsonl", ["[" * 100_000], BAD, "line 1: not JSON"),
+        ("d.csv", ["text,label,tags", "a,1,action comedy"], BAD, "line 2: the column tags holds a"),
+        ("d.csv", ["text,label,score", "a,1,0.5"], "regression", "line 1: label, score may each"),
+        ("d.csv", ["id,text,label", "1,a b,1", ",,", "3,c,0"], None, "line 3: the text is empty"),
+        ("d.csv", ["text", "hello", '""', "ok"], None, "line 3: the text is empty"),
+        ("d.tsv", ["text", '"a ""b"""', '""', "ok"], None, "line 3: the text is empty"),
+        ("d.csv", ['"text";"label"', '"a";"1"'], BAD, 'line 1: a single column, "text";"label"'),
+        ("d.tsv", ['"text","label"', '"a","1"'], BAD, 'line 1: a single column, "text","label"'),
+        ("d.csv", ["text,label", "a\rb,1"], BAD, "line 2: a CR alone ends no line"),
+        ("d.csv", ["text,label", "a,N/A"], BAD, "line 2: the label N/A, which marks a row"),
+        ("d.jsonl", ['{"text": ["a", "b"], "label": [0, 1]}'], None, "each line holds one row"),
+        ("d.jsonl", ['{"tokens": ["a", "b"], "tags": ["O", " "]}'], "token", "line 1: a tag is no"),
+        ("d.jsonl", ['{"tokens": ["a", "b"], "tags": [true, 1]}'], "token", "line 1: a tag is no"),
         ("d.jsonl", [f'{{"text": "a", "label": {"1" * 5000}}}'], BAD, "line 1: not JSON"),
         ("d.json", ['[{"text": "a", "label": 1}]'], BAD, r"line 1: expected a JSON object.*jq -c"),
         ("d.parquet", ["PAR1"], BAD,
@@ -267,10 +310,11 @@ BAD = "single_label"
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_file_and_line(
-    write_data: Write, name: str, lines: list[str], task: str, message: str
+    write_data: Write, name: str, lines: list[str], task: Task | None, message: str
 ) -> None:
+    path = write_data(name, lines)
     with pytest.raises(UnusableData, match=message):
-        read_dataset(write_data(name, lines), task)
+        read_dataset(path, task) if task else read_unlabelled(path)
 
 
 @pytest.mark.parametrize("name", ["d.tsv", "d.csv", "d.jsonl", "d.conll", "d.txt"])
@@ -296,12 +340,22 @@ def test_other_codes_are_refused_by_every_reader(
 @pytest.mark.parametrize(
     "line",
     ["text,label", "Question;sentence", '{"text": "a", "label": 1}', "__label__yes so good",
-     "body\tanswer", "O\ta"],
+     "body\tanswer", "O\ta", '"text","label"', "id,text", '[{"text": "a"},', "[", "{",
+     "so good __label__yes"],
 )  # fmt: skip
 def test_tables_are_no_lines_of_text(write_data: Write, line: str) -> None:
-    path = write_data("d.txt", [line, line.replace("e", "i")])
-    with pytest.raises(UnusableData, match=r"d.txt line 1: '.* is no text alone: name a table"):
-        read_unlabelled(path)
+    for before in ([], [" "]):
+        path = write_data("d.txt", [*before, line, line.replace("e", "i")])
+        number = len(before) + 1
+        with pytest.raises(UnusableData, match=rf"line {number}: '.* is no text alone: name a "):
+            read_unlabelled(path)
+
+
+def test_a_line_of_a_text_file_may_look_a_little_like_a_table(write_data: Write) -> None:
+    lines = ["Text, please", "[sic] he said", "id,text", '{"text": "a"}']
+    assert [text for text, _ in read_unlabelled(write_data("d.txt", lines))] == lines
+    # A first line that is a column's name is one.
+    assert [text for text, _ in read_unlabelled(write_data("d.txt", ["text", *lines]))] == lines
 
 
 def test_texts_that_end_like_tags_are_texts(write_data: Write) -> None:
@@ -314,6 +368,21 @@ def test_numbers_that_name_labels_are_no_ids(write_data: Write) -> None:
     path = write_data("d.csv", ["label,text", "0,a", "2,b"])
     with pytest.raises(UnusableData, match="line 2: unknown label '0'; the labels are 1, 2"):
         read_dataset(path, "single_label", ["1", "2"])
+
+
+@pytest.mark.parametrize(
+    "names", ['[{"id": 0}, {"id": 1}]', '[null, "a"]', "[true, false]", '["a", "a"]', '"ab"']
+)
+def test_names_of_labels_that_are_none_are_refused(write_data: Write, names: str) -> None:
+    path = write_data("d.csv", ["label,text", "a,a", "b,b"])
+    (path.parent / "labels.json").write_text(f'{{"labels": {names}}}')
+    with pytest.raises(UnusableData, match=r"labels.json: (expected|labels must differ)"):
+        read_dataset(path, "single_label")
+
+
+def test_labels_file_names_a_regression_s_value(write_data: Write) -> None:
+    path = write_data("d.csv", ["label,text", "1,a", "2,b"], labels=[" closeness "])
+    assert read_dataset(path, "regression").labels == ["closeness"]
 
 
 def test_labels_that_are_named_may_look_like_none(write_data: Write) -> None:

@@ -64,6 +64,27 @@ def test_command_splits_pairs(tmp_path: Path) -> None:
     assert sorted([*held_out, *train]) == sorted(rows)
 
 
+@pytest.mark.parametrize("header", [[], ["source\tlabel\tmark\tsentence"], ["", "label\tsentence"]])
+def test_every_row_is_in_one_of_the_files_wherever_the_header_stands(
+    tmp_path: Path, header: list[str]
+) -> None:
+    data = tmp_path / "all.tsv"
+    before = "" if "" in header else "src\t"
+    mark = "" if "" in header else "\t*"
+    rows = [f"{before}{n % 2}{mark}\tsentence {n} is here" for n in range(6)]
+    data.write_text("\n".join([*header, *rows]) + "\n")
+    words = [sys.executable, "-m", "models.data.hold_out", data, "--out", tmp_path / "split"]
+    subprocess.run([*words, "--count", "2"], check=True, capture_output=True)
+    held_out, train = (
+        (tmp_path / "split" / name).read_text().splitlines()
+        for name in ("held-out.tsv", "train.tsv")
+    )
+    names = header[-1:]
+    assert held_out[: len(names)] == train[: len(names)] == names
+    assert len(held_out) == 2 + len(names)
+    assert sorted(held_out[len(names) :] + train[len(names) :]) == sorted(rows)
+
+
 @pytest.mark.parametrize("columns", ["label\ttext_a", "sentence\tlabel"])
 def test_command_writes_every_row_with_its_label_or_leaves_it_out(
     tmp_path: Path, columns: str
