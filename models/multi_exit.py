@@ -206,6 +206,7 @@ class MultiExitModel(EncoderWithHeads):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         config = _with_exits(self.config, self.exit_config)
+        config.dtype = dtype
         config.save_pretrained(folder)
         weights = {
             # Copied: heads may share a layer, and the file holds no weights that share memory.

@@ -13,7 +13,6 @@ from models.checkpoints.differences import Row, differing_ids, logit_gap
 from models.checkpoints.formats import LoadedCheckpoint
 from models.checkpoints.original import Logits, OriginalFails, OriginalModel, open_original
 from models.errors import UnusableCheckpoint
-from models.model_files import CONFIG
 from serve.bundle.loader import TOKENIZER
 from serve.tokenization.tokenizer import TextEncoder
 
@@ -69,7 +68,6 @@ def compare(folder: Path, loaded: LoadedCheckpoint, served: Served) -> str:
         else:
             raise UnusableCheckpoint(f"{folder}: the tokenizer differs from transformers: {found}")
     if original.model is not None:
-        _check_padding(folder, loaded, served.tokenizer)
         computed = [row for row in rows[: len(samples) + _WITH_ADDED] if _is_computed(row, loaded)]
         try:
             gap = _largest_gap(folder, computed, served.logits, original.model)
@@ -116,28 +114,14 @@ def _largest_gap(folder: Path, rows: list[Row], served: Logits, original: Origin
     return largest
 
 
-def _check_padding(folder: Path, loaded: LoadedCheckpoint, tokenizer: TextEncoder) -> None:
-    """Refuse a model that takes a token around every text for padding and skips its position."""
-    padding = getattr(loaded.model.encoder.embeddings, "padding_idx", None)
-    around = tokenizer.tokenizer.encode("")
-    if padding in around.ids:
-        raise UnusableCheckpoint(
-            f"{folder}/{CONFIG}: the padding's id is {padding}, and "
-            f"{around.tokens[around.ids.index(padding)]!r} with this id is in every text: "
-            "transformers counts no position for it, which is not supported. Write the id of the "
-            "tokenizer's padding token as pad_token_id, if the model was trained with that"
-        )
-
-
 def _is_computed(row: Row, loaded: LoadedCheckpoint) -> bool:
     """Return whether the logits of a text are compared.
 
     RoBERTa's and MPNet's positions skip the padding token where a text has it, which is not done
     here: no text of a client has it.
     """
-    padding = getattr(loaded.model.encoder.embeddings, "padding_idx", None)
     ids = row.tokens.input_ids.tolist()
-    return len(ids) <= _MOST_TOKENS and padding not in ids
+    return len(ids) <= _MOST_TOKENS and loaded.model.backbone.unplaced_id not in ids
 
 
 def _added_tokens(

@@ -17,10 +17,10 @@ from models.checkpoints import (
 )
 from models.checkpoints.build_model import build_model
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
-from models.checkpoints.raw_checkpoint import RawCheckpoint
+from models.checkpoints.raw_checkpoint import RawCheckpoint, unsupported
 from models.checkpoints.token_limit import max_tokens, stated_limit
-from models.checkpoints.tokenizer_files import check_embeddings, read_tokenizer
-from models.encoders.families import BUFFERS
+from models.checkpoints.tokenizer_files import check_around, check_embeddings, read_tokenizer
+from models.encoders.families import BUFFERS, FAMILIES
 from models.errors import UnusableCheckpoint
 from models.model_files import check_files
 from models.multi_exit import MultiExitModel
@@ -125,6 +125,7 @@ def load(
     check_embeddings(tokenizer, parsed.config.vocab_size, folder)
     info = replace(parsed.info, notes=(*parsed.info.notes, *tokenizer.notes))
     model = build_model(parsed)
+    check_around(tokenizer.content, model.backbone.unplaced_id, folder)
     limit = max_tokens(folder, model, Tokenizer.from_str(tokenizer.content))
     return LoadedCheckpoint(model, info, tokenizer.content, tokenizer.files, limit)
 
@@ -174,6 +175,9 @@ def _no_classifier(raw: RawCheckpoint) -> str:
             f"{raw.folder} is a SetFit model: its classifier is model_head.pkl, a pickle, and none "
             f"is run. Give its encoder exits with the texts it was trained on: {step}"
         )
+    stated = raw.config.get("model_type")
+    if stated and stated not in (*FAMILIES, "elasticbert"):
+        return f"{raw.folder}: {unsupported(stated)}"
     return (
         f"{raw.folder} is no classifier that is recognised: its weights have neither exits of a "
         f"known system nor a `classifier`, but {raw.weights.names()}. A bare encoder can be given "

@@ -69,8 +69,7 @@ def read(raw: RawCheckpoint) -> ParsedCheckpoint:
     family = _family(raw)
     config = raw.encoder_config(family)
     prefix = FAMILIES[family].encoder.base_model_prefix
-    _check_own_head(raw, config, prefix)
-    shape = _shape(raw, config, prefix)
+    shape = _shape(raw, config, prefix, _own_weights(raw, config, prefix))
     head = HeadConfig(pooler=shape.dense is not None, **shape.options)
     parts = {"pooler": shape.dense, "norm": shape.norm, "classifier": shape.classifier}
     names = {
@@ -129,12 +128,18 @@ class _OwnHead(NamedTuple):
     weights: set[str]
 
 
-def _check_own_head(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> None:
-    """Check that the head is that of transformers' class: of another, only the weights are known.
+def _own_weights(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> set[str]:
+    """Return the names of the weights that transformers' class has after the encoder.
 
     Raises:
-        UnusableCheckpoint: it is of no such class, or it may be of two.
+        UnusableCheckpoint: the head is of no such class, of which only the weights would be known,
+            or it may be of two.
     """
+    if "ForMultipleChoice" in raw.architecture:
+        raise UnusableCheckpoint(
+            f"{raw.folder} is a {raw.architecture}: it scores the choices that a text has, and is "
+            "no classifier of texts"
+        )
     of_texts = _own_head(AutoModelForSequenceClassification, config, prefix)
     of_tokens = _own_head(AutoModelForTokenClassification, config, prefix)
     as_tagger = f'"architectures": ["{of_tokens.name}"]'
@@ -156,6 +161,7 @@ def _check_own_head(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -
             "be known here: give its encoder exits, with the texts it was trained on: "
             f"`offramp train --encoder {raw.folder} --train FILE --dev FILE --out MODEL`"
         )
+    return own.weights
 
 
 def _own_head(auto: Any, config: PreTrainedConfig, prefix: str) -> _OwnHead:
@@ -168,9 +174,12 @@ def _own_head(auto: Any, config: PreTrainedConfig, prefix: str) -> _OwnHead:
     )
 
 
-def _shape(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> _Shape:
-    """Return the head's shape, decided by the names of its weights."""
-    weights, of_tokens = raw.weights, "TokenClassification" in raw.architecture
+def _shape(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str, weights: set[str]) -> _Shape:
+    """Return the head's shape, decided by the names of its weights.
+
+    Those that its class does not have are left: transformers does not read them.
+    """
+    of_tokens = "TokenClassification" in raw.architecture
     first = {"pooling": "tokens" if of_tokens else "first"}
     if "head.dense.weight" in weights:
         return _modernbert(config, of_tokens, _activation(raw, config, "classifier_activation"))
@@ -185,7 +194,7 @@ def _shape(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> _Shape:
         activation = _activation(raw, config, "pooler_hidden_act")
         return _Shape("pooler.dense", "classifier", None, {**first, "activation": activation})
     for pooler in (f"{prefix}.pooler.dense", f"{prefix}.pooler"):
-        if f"{pooler}.weight" in weights and not of_tokens:
+        if f"{pooler}.weight" in weights:
             return _Shape(pooler, "classifier", None, first)
     return _Shape(None, "classifier", None, first)
 

@@ -68,10 +68,7 @@ class RawCheckpoint:
             UnusableCheckpoint: the family is not supported, or the config does not fit it.
         """
         if family not in FAMILIES:
-            listed = ", ".join(FAMILIES)
-            raise UnusableCheckpoint(
-                f"{self.folder}: encoders of type {family!r} are not supported, only {listed}"
-            )
+            raise UnusableCheckpoint(f"{self.folder}: {unsupported(family)}")
         kind = CONFIG_MAPPING[family]
         of_class = {*kind().to_dict(), *kind.attribute_map}
         known = of_class | _LABEL_KEYS | FAMILIES[family].settings
@@ -84,3 +81,8 @@ class RawCheckpoint:
             return kind.from_dict(stated)
         except Exception as error:  # transformers' checks raise no narrower type
             raise UnusableCheckpoint(f"{self.folder}/{CONFIG}: {in_one_line(error)}") from error
+
+
+def unsupported(family: object) -> str:
+    """Return what is said of a model type that is none of the supported ones."""
+    return f"encoders of type {family!r} are not supported, only {', '.join(FAMILIES)}"

@@ -15,7 +15,7 @@ from transformers.utils.import_utils import is_sentencepiece_available
 from models.checkpoints.auto_tokenizer import TOKENIZER_CONFIG, load_auto_tokenizer
 from models.checkpoints.tokenizer_checks import check_kind, check_settings, compare_ids
 from models.errors import UnusableCheckpoint, in_one_line
-from models.model_files import read_json
+from models.model_files import CONFIG, read_json
 from serve.bundle.loader import TOKENIZER
 from serve.errors import STOPS
 from serve.tokenization.growth import growth_problem
@@ -86,6 +86,27 @@ def check_embeddings(tokenizer: ReadTokenizer, rows: int, folder: Path) -> None:
             f"has embeddings for ids up to {rows - 1} only. Enlarge them with "
             "resize_token_embeddings, or take the token out of the tokenizer's files; a default "
             f'such as [MASK] goes by "mask_token": null in {TOKENIZER_CONFIG}'
+        )
+
+
+def check_around(content: str, unplaced_id: int | None, folder: Path) -> None:
+    """Refuse a model that counts no position for a token that is around every text.
+
+    Args:
+        content: of a `tokenizer.json`.
+        unplaced_id: of the model's backbone.
+        folder: the model's.
+
+    Raises:
+        UnusableCheckpoint: it does.
+    """
+    around = Tokenizer.from_str(content).encode("")
+    if unplaced_id in around.ids:
+        raise UnusableCheckpoint(
+            f"{folder}/{CONFIG}: the padding's id is {unplaced_id}, and "
+            f"{around.tokens[around.ids.index(unplaced_id)]!r} with this id is in every text: "
+            "transformers counts no position for it, which is not supported. Write the id of the "
+            "tokenizer's padding token as pad_token_id, if the model was trained with that"
         )
 
 

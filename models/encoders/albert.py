@@ -15,7 +15,6 @@ class AlbertBackbone(Backbone):
     """
 
     encoder: AlbertModel
-    has_token_types = True
     shared = True
 
     def __init__(self, encoder: AlbertModel) -> None:
@@ -27,6 +26,7 @@ class AlbertBackbone(Backbone):
                 "of weights are supported, with 1 for both"
             )
         super().__init__(encoder)
+        self.has_token_types = config.type_vocab_size > 1
 
     @property
     def layers(self) -> Sequence[nn.Module]:
@@ -36,5 +36,6 @@ class AlbertBackbone(Backbone):
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
     ) -> Tensor:
-        embedded = self.encoder.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
+        types = token_type_ids if self.has_token_types else None
+        embedded = self.encoder.embeddings(input_ids=input_ids, token_type_ids=types)
         return self.encoder.encoder.embedding_hidden_mapping_in(embedded)

@@ -18,11 +18,13 @@ class Backbone(ABC):
         encoder: the whole encoder.
         has_token_types: whether `embed` uses token type ids.
         shared: whether all layers are the same layer, run repeatedly.
+        unplaced_id: id of the token for which transformers counts no position, if there is one.
     """
 
     encoder: PreTrainedModel
     has_token_types = False
     shared = False
+    unplaced_id: int | None = None
 
     def __init__(self, encoder: PreTrainedModel) -> None:
         self.encoder = encoder

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import torch
+from torch import Tensor
 from transformers import (
     CONFIG_MAPPING,
     AlbertModel,
@@ -59,9 +61,15 @@ _DEBERTA_SETTINGS = frozenset(
         "share_att_key",
     }
 )
-# Names of these settings before transformers 5.
+# Names of these settings before transformers 5, and one that is taken before another's.
 _MODERNBERT_SETTINGS = frozenset(
-    {"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"}
+    {
+        "global_attn_every_n_layers",
+        "global_rope_theta",
+        "local_rope_theta",
+        "rope_scaling",
+        "sliding_window",
+    }
 )
 
 
@@ -166,38 +174,76 @@ def read_encoder(
     family_of(config)
     if layers is not None:
         config = cut_config(config, layers)
+    config.dtype = torch.float32
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
     empty = without_memory(lambda: build_encoder(config))
-    shapes = _of_encoder(empty, read_shapes(folder), layers)
-    check_shapes(empty, shapes, f"{folder}: the {config.model_type} encoder")
+    shapes = read_shapes(folder)
+    prefix, *others = _prefixes(empty, shapes) or [""]
+    _check_parts(empty, prefix, shapes, folder)
+    own = _of_encoder(empty, prefix, shapes, layers)
+    check_shapes(empty, own, f"{folder}: the {config.model_type} encoder")
     encoder = build_encoder(config)
-    encoder.load_state_dict(_of_encoder(empty, read_weights(folder), layers))
+    weights = read_weights(folder)
+    encoder.load_state_dict(_of_encoder(empty, prefix, weights, layers))
+    for other in others:
+        _check_same(encoder, _of_encoder(empty, other, weights, layers), [prefix, other], folder)
     return encoder.eval()
 
 
 def _of_encoder(
-    encoder: PreTrainedModel, named: Mapping[str, _Value], layers: int | None
+    encoder: PreTrainedModel, prefix: str, named: Mapping[str, _Value], layers: int | None
 ) -> dict[str, _Value]:
     """Return what is of the encoder's own parts, up to a layer, and not its pooler or a head."""
-    prefix = _prefix(encoder, named)
-    bare = {n.removeprefix(prefix): value for n, value in named.items() if n.startswith(prefix)}
     parts = {name for name, _ in encoder.named_children()}
     other = re.compile(f"{BUFFERS}|{_HEADS}")
     return {
         name: value
-        for name, value in bare.items()
+        for name, value in _after(prefix, named).items()
         if name.partition(".")[0] in parts
         and not other.match(name)
         and (layers is None or layer_of(name) < layers)
     }
 
 
-def _prefix(encoder: PreTrainedModel, names: Iterable[str]) -> str:
-    """Return what stands before the names of the encoder's weights, in a class of any kind."""
+def _after(prefix: str, named: Mapping[str, _Value]) -> dict[str, _Value]:
+    return {n.removeprefix(prefix): value for n, value in named.items() if n.startswith(prefix)}
+
+
+def _prefixes(encoder: PreTrainedModel, names: Iterable[str]) -> list[str]:
+    """Return what stands before the names of encoders of this form, in a class of any kind."""
     first = next(iter(encoder.state_dict()))
     found = re.compile(rf"(|.*\.){re.escape(first)}").fullmatch
-    return min((match[1] for match in map(found, names) if match), key=len, default="")
+    return sorted((match[1] for match in map(found, names) if match), key=len)
+
+
+def _check_parts(encoder: PreTrainedModel, prefix: str, names: Iterable[str], folder: Path) -> None:
+    """Refuse parts beside the encoder's own that change what it computes, such as adapters.
+
+    Where nothing stands before the encoder's names, heads of any kind may stand beside them.
+    """
+    parts = {name for name, _ in encoder.named_children()} | {"pooler"}
+    inside = _after(prefix, dict.fromkeys(names)) if prefix else {}
+    unknown = [name for name in inside if name.partition(".")[0] not in parts]
+    unknown = [name for name in unknown if not re.match(f"{BUFFERS}|{_HEADS}", name)]
+    if unknown:
+        raise UnusableCheckpoint(
+            f"{folder}: the {encoder.config.model_type} encoder has no such part: "
+            f"{prefix}{unknown[0]}; merge it into the encoder's own weights, if it can be"
+        )
+
+
+def _check_same(
+    encoder: PreTrainedModel, other: Mapping[str, Tensor], prefixes: list[str], folder: Path
+) -> None:
+    """Refuse a second encoder that is not a copy of the first."""
+    own = encoder.state_dict()
+    if any(name in other and not torch.equal(own[name], other[name]) for name in own):
+        named = " and ".join(f"{prefix}*" for prefix in prefixes)
+        raise UnusableCheckpoint(
+            f"{folder} holds several encoders, {named}: save the one that is meant in a folder of "
+            "its own"
+        )
 
 
 def build_backbone(encoder: PreTrainedModel) -> Backbone:

@@ -14,7 +14,8 @@ class MPNetBackbone(Backbone):
 
     def __init__(self, encoder: MPNetModel) -> None:
         super().__init__(encoder)
-        self._first_position = int(encoder.embeddings.padding_idx) + 1
+        self.unplaced_id = int(encoder.embeddings.padding_idx)
+        self._first_position = self.unplaced_id + 1
         self._buckets = self._bucket_by_distance()
 
     @property

@@ -17,6 +17,8 @@ _SUPPORTED: Final[Mapping[str, Any]] = {
     "position_embedding_type": "absolute",
     "pruned_heads": {},
     "quantization_config": None,
+    # transformers loads the file that is named here, and no other.
+    "transformers_weights": "model.safetensors",
 }
 
 

@@ -16,7 +16,13 @@ class RobertaBackbone(BertBackbone):
 
     def __init__(self, encoder: RobertaModel | XLMRobertaModel) -> None:
         super().__init__(encoder)
-        self._first_position = int(encoder.embeddings.padding_idx) + 1
+        if encoder.config.pad_token_id is None:
+            raise ValueError(
+                "pad_token_id is null, and positions are counted from it: write the id of the "
+                "tokenizer's padding token"
+            )
+        self.unplaced_id = int(encoder.config.pad_token_id)
+        self._first_position = self.unplaced_id + 1
 
     @property
     def max_tokens(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
@@ -70,7 +71,7 @@ def read_language_model(folder: Path) -> LanguageModel:
     config.tie_word_embeddings = True
     if hasattr(config, "legacy"):  # of DeBERTa: the head's other form ties nothing
         config.legacy = True
-    model = AutoModelForMaskedLM.from_config(config)
+    model = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
     model.base_model.load_state_dict(encoder.state_dict())
     model.tie_weights()
     return LanguageModel(model, _take_head(model, read_weights(folder)))

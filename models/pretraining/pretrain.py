@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from models.checkpoints.original import without_bars
+from models.checkpoints.tokenizer_files import check_around
 from models.data.batches import Batch
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.notes import note
@@ -127,7 +128,9 @@ def _rows(job: PretrainJob, model: PretrainingModel, documents: Sequence[Documen
         masking = masking_of(
             job.encoder, str(encoder.model_type), int(encoder.vocab_size), config.mask_share
         )
-        tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        content = (folder / TOKENIZER).read_text("utf-8")
+        check_around(content, model.backbone.unplaced_id, job.encoder)
+        tokenizer = Tokenizer.from_str(content)
         split = split_rows(documents, tokenizer, config.max_tokens, config.held_out, config.seed)
         train, held_out = (encode(folder, part, config.max_tokens) for part in split)
     return _Rows(train, held_out, masking)

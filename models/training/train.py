@@ -12,6 +12,7 @@ from typing import TypeAlias
 import torch
 from rich.console import Console
 
+from models.checkpoints.tokenizer_files import check_around
 from models.data.datasets import Dataset, read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.examples import Example
@@ -113,6 +114,7 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
     dev = read_dataset(job.dev, task, labels, job.columns).examples
     torch.manual_seed(job.config.seed)
     model = starting_model(choice, classifier, task, labels).to(job.device)
+    check_around(tokenizer, model.backbone.unplaced_id, choice.encoder)
     limit = model.backbone.max_tokens
     if choice.max_tokens > limit:
         raise TrainingFailed(

@@ -260,6 +260,10 @@ def test_sledgehammer_is_recognised_and_refused(tmp_path: Path) -> None:
             lambda: without(DeeBert(model_type="canine"), "highway"),
             "encoders of type 'canine' are not supported",
         ),
+        (
+            lambda: without(DeeBert(model_type="gpt2"), "highway", "classifier"),
+            "encoders of type 'gpt2' are not supported",
+        ),
         (partial(DeeBert, pruned_heads={"0": [1]}), "pruned_heads is .* not supported"),
         (partial(Pabee, position_embedding_type="relative_key"), "position_embedding_type"),
         (partial(ElasticBert, is_decoder=True), "is_decoder is True, which is not supported"),

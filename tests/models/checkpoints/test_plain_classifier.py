@@ -193,6 +193,37 @@ def test_where_two_classes_have_the_same_weights_the_config_names_one(
         load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("family", "part"),
+    [("distilbert", "pre_classifier"), ("deberta-v2", "pooler.dense")],
+)
+def test_a_tagger_does_not_read_the_dense_layer_of_a_text_classifier(
+    family: str, part: str, tmp_path: Path
+) -> None:
+    folder = save(make(family, "tokens"), tmp_path)
+    dense = {f"{part}.weight": torch.eye(32), f"{part}.bias": torch.zeros(32)}
+    save_file(stored(folder) | dense, folder / "model.safetensors")
+    with pytest.raises(UnusableCheckpoint, match=rf"no part of \w+ reads {part}"):
+        load(folder)
+
+
+def test_a_model_that_chooses_between_answers_is_no_regression(tmp_path: Path) -> None:
+    save(make("bert", num_labels=1), tmp_path)
+    name_class(tmp_path, "BertForMultipleChoice")
+    with pytest.raises(UnusableCheckpoint, match="BertForMultipleChoice: it scores the choices"):
+        load(tmp_path)
+
+
+def test_weights_that_the_config_names_are_those_that_are_read(tmp_path: Path) -> None:
+    path = save(make("bert"), tmp_path) / "config.json"
+    for name in ("model.safetensors", "other.safetensors"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"transformers_weights": name}))
+        if name.startswith("model"):
+            assert load(tmp_path)
+    with pytest.raises(UnusableCheckpoint, match=r"transformers_weights is 'other.safetensors'"):
+        load(tmp_path)
+
+
 def roberta_head(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Rename a linear classifier, and put a dense layer before it."""
     moved = {name: weights.pop(name) for name in [*weights] if name.startswith("classifier.")}

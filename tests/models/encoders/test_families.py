@@ -1,5 +1,6 @@
 """Every encoder family behaves the same behind the common interface: one row per family."""
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -180,6 +181,52 @@ def test_an_encoder_inside_a_class_of_its_own_is_found(
     torch.save(wrapped | {"fc.weight": torch.ones(2, 2)}, tmp_path / "pytorch_model.bin")
     found = read_encoder(tmp_path, ["no", "yes"]).state_dict()
     assert all(torch.equal(value, found[key]) for key, value in encoder.state_dict().items())
+
+
+def test_of_two_encoders_in_a_folder_none_is_guessed(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    encoder = build_encoder(CONFIGS["bert"])
+    encoder.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    own = {f"student.bert.{name}": value for name, value in encoder.state_dict().items()}
+    other = {name.replace("student", "ema"): value.clone() for name, value in own.items()}
+    torch.save(own | other, tmp_path / "pytorch_model.bin")
+    assert read_encoder(tmp_path, ["no", "yes"]), "copies are one encoder"
+    other["ema.bert.encoder.layer.1.output.dense.bias"] += 1
+    torch.save(own | other, tmp_path / "pytorch_model.bin")
+    with pytest.raises(UnusableCheckpoint, match=r"holds several encoders, ema\..* and student\."):
+        read_encoder(tmp_path, ["no", "yes"])
+
+
+@pytest.mark.parametrize("part", ["prompt.weight", "invertible_adapters.x.F.0.weight"])
+def test_parts_beside_the_encoder_s_own_are_refused(part: str, tmp_path: Path) -> None:
+    encoder = build_encoder(CONFIGS["bert"])
+    encoder.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    inside = {f"bert.{name}": value for name, value in encoder.state_dict().items()}
+    heads = {"classifier.weight": torch.ones(2, 2), "bert.pooler.dense.weight": torch.ones(2)}
+    torch.save(inside | heads, tmp_path / "pytorch_model.bin")
+    assert read_encoder(tmp_path, ["no", "yes"])
+    torch.save(inside | heads | {f"bert.{part}": torch.ones(2)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(UnusableCheckpoint, match=f"has no such part: bert.{part};"):
+        read_encoder(tmp_path, ["no", "yes"])
+
+
+def test_a_saved_model_says_the_type_of_its_own_weights(tmp_path: Path) -> None:
+    AutoModel.from_config(with_depth(CONFIGS["bert"], 3)).half().save_pretrained(tmp_path)
+    model = MultiExitModel.from_encoder(tmp_path, ["no", "yes"])
+    for dtype in (torch.float32, torch.float16):
+        model.save(tmp_path / "out", dtype)
+        assert AutoModel.from_pretrained(tmp_path / "out").dtype == dtype
+
+
+def test_roberta_needs_the_padding_s_id_to_count_positions(tmp_path: Path) -> None:
+    config = type(CONFIGS["roberta"]).from_dict(CONFIGS["roberta"].to_dict())
+    build_encoder(config).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pad_token_id": None}))
+    with pytest.raises(ValueError, match="pad_token_id is null"):
+        MultiExitModel.from_encoder(tmp_path, ["no", "yes"])
 
 
 def test_an_encoder_with_weights_missing_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Every family's word head, held against transformers' own masked language model."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from models.encoders.families import FAMILIES
 from models.pretraining.language_model import WORD_HEADS, read_language_model
 from models.pretraining.masking import Masking
 from models.pretraining.model import PretrainingModel
-from tests.support.families import CONFIGS, FORMS, VOCABULARY
+from tests.support.families import CONFIGS, FORMS, VOCABULARY, with_depth
 
 ALL = CONFIGS | {name: FORMS[name] for name in ("electra as wide as its layers",)}
 MASKING = Masking(mask_id=4, special_ids=(0, 1, 2, 3, 4), num_tokens=VOCABULARY, share=0.3)
@@ -64,6 +65,15 @@ def test_a_bare_encoder_gets_a_new_head_whose_last_matrix_is_its_embeddings(tmp_
     assert not found.has_own_head
     tied = found.model.get_output_embeddings().weight
     assert tied is found.model.get_input_embeddings().weight
+
+
+def test_weights_are_not_rounded_to_the_type_that_the_folder_names(tmp_path: Path) -> None:
+    AutoModelForMaskedLM.from_config(with_depth(CONFIGS["bert"], 3)).save_pretrained(tmp_path)
+    expected = AutoModelForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32).state_dict()
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dtype": "bfloat16"}))
+    for name, found in read_language_model(tmp_path).model.state_dict().items():
+        assert torch.equal(found, expected[name]), name
 
 
 def test_an_early_exit_reads_its_own_layer_for_words_and_for_order(tmp_path: Path) -> None:
