@@ -124,10 +124,10 @@ def label_order(theirs: Sequence[str], labels: Sequence[str]) -> list[int] | Non
 
 
 def _numbers(names: Sequence[str]) -> list[int]:
-    """Return the ids in names such as LABEL_0; empty for other names."""
+    """Return the places of names such as LABEL_0 by their numbers; empty for other names."""
     found = [re.fullmatch(r"LABEL_(\d+)", name) for name in names]
     numbers = [int(each[1]) for each in found if each]
-    return numbers if sorted(numbers) == list(range(len(names))) else []
+    return [sorted(numbers).index(n) for n in numbers] if len({*numbers}) == len(names) else []
 
 
 def are_ids(labels: Sequence[str]) -> bool:

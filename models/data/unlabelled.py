@@ -14,9 +14,9 @@ from models.errors import UnusableData
 from serve.rules.traits import Task
 from serve.tokenization.length_bounds import Text
 
-# How JSON begins, and the first line of a table: names without blanks, with commas between.
+# How JSON begins, and a table whose columns have names of one word.
 _JSON = re.compile(r'\[?\s*\{\s*("|$)|\[$')
-_HEADER = re.compile(r'"?[\w# -]+"?([,;|]"?[\w#-]+"?)+')
+_HEADER = re.compile(r'"?[\w#-]+"?([,;|]"?[\w#-]+"?)+')
 _FASTTEXT = re.compile(r"(^|\s)__label__\S")
 
 
@@ -80,5 +80,5 @@ def _is_other_form(first: str) -> bool:
     """Return whether a first line is one of JSON, or the names of a table's columns."""
     if _JSON.match(first):
         return True
-    names = {fold(cell.strip('" ')) for cell in re.split("[,;|]", first)}
-    return not names.isdisjoint(KNOWN_NAMES) and _HEADER.fullmatch(first) is not None
+    known = {fold(cell.strip('" ')) for cell in re.split("[,;|]", first)} & KNOWN_NAMES
+    return len(known) > 1 or (len(known) == 1 and _HEADER.fullmatch(first) is not None)

@@ -174,6 +174,7 @@ def test_labels_are_matched_by_name_and_names_that_say_nothing_by_place() -> Non
     assert label_order(["a", "A"], ["A", "a"]) == [1, 0]
     assert label_order(["2", "0", "1"], ["0", "1", "2"]) == [1, 2, 0]
     assert label_order(["LABEL_2", "LABEL_0", "LABEL_1"], ["a", "b", "c"]) == [1, 2, 0]
+    assert label_order(["LABEL_2", "LABEL_1"], ["a", "b"]) == [1, 0]
     assert label_order(["a", "b", "c"], ["LABEL_2", "LABEL_0", "LABEL_1"]) == [2, 0, 1]
     assert label_order(["a", "b"], ["a", "c"]) is None
     assert label_order(["a"], ["a", "b"]) is None
