@@ -39,7 +39,8 @@ class Example(NamedTuple):
             labels: the model's, in order.
         """
         wanted = _ids(self.names, tuple(labels)).get(whole(self.label or ""))
-        return None if wanted is None else label == labels[wanted]
+        right = self.label if wanted is None else labels[wanted]
+        return label == right if right in labels else None
 
 
 @cache

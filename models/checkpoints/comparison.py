@@ -12,6 +12,7 @@ from models.checkpoints.compared_texts import texts, texts_with
 from models.checkpoints.differences import Row, differing_ids, logit_gap
 from models.checkpoints.formats import LoadedCheckpoint
 from models.checkpoints.original import Logits, OriginalFails, OriginalModel, open_original
+from models.checkpoints.tokenizer_files import check_around
 from models.errors import UnusableCheckpoint
 from serve.bundle.loader import TOKENIZER
 from serve.tokenization.tokenizer import TextEncoder
@@ -68,6 +69,7 @@ def compare(folder: Path, loaded: LoadedCheckpoint, served: Served) -> str:
         else:
             raise UnusableCheckpoint(f"{folder}: the tokenizer differs from transformers: {found}")
     if original.model is not None:
+        check_around(loaded.tokenizer, loaded.model.backbone.unplaced_id, folder)
         computed = [row for row in rows[: len(samples) + _WITH_ADDED] if _is_computed(row, loaded)]
         try:
             gap = _largest_gap(folder, computed, served.logits, original.model)

@@ -93,7 +93,8 @@ def _multi_label(path: Path, labels: list[str], columns: Columns) -> Dataset:
 
 
 def _regression(path: Path, labels: list[str], columns: Columns) -> Dataset:
-    labels = labels or listed_names(path)
+    names = listed_names(path)
+    labels = labels or (names if len(names) == 1 else [])  # several are of another task
     if len(labels) > 1:
         raise UnusableData(
             f"a regression has one value, which needs one name, not {len(labels)}: "

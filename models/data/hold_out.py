@@ -82,13 +82,13 @@ def lines_of_rows(path: Path) -> tuple[list[str], dict[int, str]]:
     """Return a table's header, empty if it has none, and each row's lines by its line number."""
     lines = [line.rstrip("\r\n") for _, line in read_lines(path)]
     records = list(read_records(path))
-    starts = [record.line for record in records]
-    stops = [*starts[1:], len(lines) + 1]
+    # A file without a header has its names from elsewhere, and its first row in that line.
     header = [lines[r.header - 1] for r in records[:1] if r.header < r.line]
-    return header, {
-        start: "\n".join(lines[start - 1 : stop - 1]).rstrip("\n")
-        for start, stop in zip(starts, stops, strict=True)
-    }
+    rows = {}
+    for record in records:
+        num_lines = 1 + sum(str(value).count("\n") for value in record.values.values())
+        rows[record.line] = "\n".join(lines[record.line - 1 : record.line - 1 + num_lines])
+    return header, rows
 
 
 def _text(row: Row) -> str:

@@ -44,7 +44,9 @@ def labels_file(path: Path) -> dict[str, Any]:
     except ValueError:
         content = None
     names = content.get("labels") if isinstance(content, dict) else None
-    if not isinstance(names, list) or not all(type(name) in (str, int) for name in names):
+    if not isinstance(names, list) or not all(
+        isinstance(name, str | int | float) for name in names
+    ):
         raise UnusableData(f'{beside}: expected {{"labels": ["...", ...]}}')
     content["labels"] = labels = [str(name).strip() for name in names]
     if repeated := sorted({name for name in labels if labels.count(name) > 1}):

@@ -71,11 +71,15 @@ def read_records(path: Path) -> Iterator[Record]:
 
 
 def is_plain(path: Path) -> bool:
-    """Return whether a `.txt` is no table: its first line names no column of a text."""
+    """Return whether a `.txt` is no table: its first line names no column of a text.
+
+    A name alone in the line is one as programs write it; `Question` may be a heading.
+    """
     if path.suffix.lower() != ".txt":
         return False
     _, first = next(read_lines(path), (1, ""))
-    return TEXT_NAMES.isdisjoint(map(fold, first.split("\t")))
+    names = first.strip().split("\t")
+    return TEXT_NAMES.isdisjoint(map(fold, names) if len(names) > 1 else names)
 
 
 def _tab_separated(path: Path) -> Iterator[Record]:

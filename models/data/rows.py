@@ -9,6 +9,7 @@ from models.data.columns import (
     GOLD,
     KNOWN,
     NO_GOLD,
+    TOKENS,
     Choice,
     Columns,
     UnknownColumns,
@@ -139,7 +140,8 @@ class _RowReader:
         """Refuse a column that is not read and holds texts: it may be half of the input."""
         for name in choice.others:
             value = record.values[name]
-            if reads_as_text(value):
+            is_words = isinstance(value, list) and fold(name) in TOKENS
+            if reads_as_text(value) and not is_words:
                 wished = {",".join(choice.texts), f"{choice.texts[0]},{name}"}
                 raise record.unusable(
                     f"the column {name} holds a text too, {str(value)[:40]!r}: name the text, or "

@@ -1,6 +1,6 @@
 """Tagged sentences: CoNLL files (token, tab, tag; a blank line ends a sentence) or JSON lines."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,8 +76,8 @@ def is_tagged(path: Path) -> bool:
     """
     suffix = path.suffix.lower()
     if suffix in _JSON:
-        names, lists = _first_names(path)
-        return not lists.isdisjoint(TOKENS) and not names.isdisjoint(TAGS)
+        values = _first_values(path)
+        return not _lists(values).isdisjoint(TOKENS) and not values.keys().isdisjoint(TAGS)
     return suffix in CONLL or (suffix in _MAYBE_CONLL and has_entity_tags(path))
 
 
@@ -89,17 +89,22 @@ def has_words(path: Path, columns: Columns = KNOWN) -> bool:
     """
     if path.suffix.lower() not in _JSON:
         return is_tagged(path)
-    names, lists = _first_names(path)
+    values = _first_values(path)
+    lists = _lists(values)
     if columns.texts:
-        return fold(columns.texts[0]) in lists
-    return is_tagged(path) or (names.isdisjoint(TEXT_NAMES) and not lists.isdisjoint(TOKENS))
+        return len(columns.texts) == 1 and fold(columns.texts[0]) in lists
+    texts = {name for name in TEXT_NAMES if isinstance(values.get(name), str)}
+    return is_tagged(path) or (not texts and not lists.isdisjoint(TOKENS))
 
 
-def _first_names(path: Path) -> tuple[set[str], set[str]]:
-    """Return the names in the first record of JSON lines, and those of them that hold lists."""
+def _first_values(path: Path) -> dict[str, object]:
+    """Return the first record of JSON lines, by names as they are compared."""
     first = next(read_records(path), None)
-    values = {fold(name): value for name, value in first.values.items()} if first else {}
-    return set(values), {name for name, value in values.items() if isinstance(value, list)}
+    return {fold(name): value for name, value in first.values.items()} if first else {}
+
+
+def _lists(values: Mapping[str, object]) -> set[str]:
+    return {name for name, value in values.items() if isinstance(value, list)}
 
 
 def _read_json(record: Record, columns: Columns) -> TaggedSentence:
@@ -128,10 +133,10 @@ def _listed(record: Record, wanted: Sequence[str]) -> list[object]:
     names = {fold(name): name for name in record.values}
     for name in map(fold, wanted):
         found = record.values[names[name]] if name in names else None
-        if found == []:
-            raise record.unusable(f"{name} is an empty list; leave such rows out")
-        if isinstance(found, list):
+        if isinstance(found, list) and found:
             return found
+    if empty := [name for name in wanted if record.values.get(names.get(fold(name), "")) == []]:
+        raise record.unusable(f"{empty[0]} is an empty list; leave such rows out")
     raise record.unusable(
         f"expected a list of {wanted[0]}, as in "
         '{"tokens": ["Rome", "sleeps"], "tags": ["B-location", "O"]}; '

@@ -67,7 +67,7 @@ def plain_lines(path: Path) -> Iterator[str]:
     is_first = True
     for number, line in read_lines(path):
         text = line.strip()
-        if "\t" in text or _FASTTEXT.search(text) or (is_first and _is_other_form(text)):
+        if "\t" in text or (is_first and _is_other_form(text)):
             raise UnusableData(
                 f"{path} line {number}: {text[:40]!r} is no text alone: name a table .csv or .tsv, "
                 "with a header, and JSON .jsonl; in a .txt each line is one text and holds no tab"
@@ -77,8 +77,8 @@ def plain_lines(path: Path) -> Iterator[str]:
 
 
 def _is_other_form(first: str) -> bool:
-    """Return whether a first line is one of JSON, or the names of a table's columns."""
-    if _JSON.match(first):
+    """Return whether a first line is JSON's, fastText's, or the names of a table's columns."""
+    if _JSON.match(first) or _FASTTEXT.search(first):
         return True
     known = {fold(cell.strip('" ')) for cell in re.split("[,;|]", first)} & KNOWN_NAMES
     return len(known) > 1 or (len(known) == 1 and _HEADER.fullmatch(first) is not None)

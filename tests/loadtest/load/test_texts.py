@@ -59,6 +59,12 @@ def test_label_is_right_by_name_or_by_number() -> None:
     assert Example("x", "1").right("1", ("1", "2", "3"))
 
 
+def test_a_name_that_the_model_has_counts_whatever_names_the_file_lists() -> None:
+    example = Example("x", "pos", ("neg", "pos", "neutral"))
+    assert example.right("pos", ("neg", "pos")) is True
+    assert example.right("neg", ("neg", "pos")) is False
+
+
 @pytest.mark.parametrize("label", [None, "7", "-", "-1", "NaN", "0.9", "{'x': 1}"])
 def test_a_label_that_the_model_does_not_have_is_neither_right_nor_wrong(label: str | None) -> None:
     assert Example("x", label).right("positive", ("negative", "positive")) is None

@@ -157,6 +157,16 @@ def test_a_padding_token_that_is_around_every_text_is_refused(family: str, tmp_p
         load(folder)
 
 
+def test_offramp_s_own_models_are_read_whatever_their_padding_is(tmp_path: Path) -> None:
+    loaded, folder = load(save(make("roberta"), tmp_path / "theirs")), tmp_path / "ours"
+    loaded.model.config.pad_token_id = 2
+    loaded.model.save(folder)
+    (folder / "tokenizer.json").write_text(loaded.tokenizer)
+    assert load(folder), "trained and served with the same positions"
+    with pytest.raises(UnusableCheckpoint, match=r"the padding's id is 2, and '\[CLS\]'"):
+        compared(folder)
+
+
 def test_a_tokenizer_that_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     loaded, folder = load(save(make("bert"), tmp_path / "theirs")), tmp_path / "ours"
     loaded.model.save(folder)

@@ -137,6 +137,8 @@ def test_no_second_text_is_dropped(write_data: Write, header: str, texts: tuple[
         ({"text": "Rome  sleeps", "tokens": ["Rome", "sleeps"], "tags": [1, 0]}, "Rome sleeps", ()),
         ({"text": "Rome  s", "tokens": ["Rome", "s"], "tags": [1, 0]}, "Rome  s", ("text",)),
         ({"text": "Rome", "split": ["Ro", "me"]}, "Ro me", ("split",)),
+        ({"tokens": ["Rome", "sleeps"], "sentence": 3, "text": None}, "Rome sleeps", ()),
+        ({"text": "北京大学位于", "tokens": ["北京大学", "位于"]}, "北京大学位于", ()),
     ],
 )
 @pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
@@ -146,6 +148,9 @@ def test_words_are_the_text_only_where_no_column_of_texts_is(
     path = write_data("d.jsonl", [json.dumps(record)])
     assert read_unlabelled(path, Columns(asked))[0].text == text
     assert read_documents([path], Columns(asked))[0][0] == text
+    pair = write_data("d.jsonl", ['{"premise": ["a", "b"], "hypothesis": ["c", "d"]}'])
+    with pytest.raises(UnusableData, match=r"premise is .* and no text"):
+        read_unlabelled(pair, Columns(("premise", "hypothesis")))
 
 
 def test_named_columns_are_read_and_nothing_else(write_data: Write) -> None:
@@ -353,7 +358,9 @@ def test_tables_are_no_lines_of_text(write_data: Write, line: str) -> None:
 
 
 def test_a_line_of_a_text_file_may_look_a_little_like_a_table(write_data: Write) -> None:
-    lines = ["Text, please", "[sic] he said", "id,text", '{"text": "a"}']
+    lines = ["Text, please", "[sic] he said", "id,text", '{"text": "a"}', "a __label__x", "Text"]
+    heading = ["Question", *lines]
+    assert [text for text, _ in read_unlabelled(write_data("d.txt", heading))] == heading
     assert [text for text, _ in read_unlabelled(write_data("d.txt", lines))] == lines
     # A first line that is a column's name is one.
     assert [text for text, _ in read_unlabelled(write_data("d.txt", ["text", *lines]))] == lines
@@ -372,13 +379,22 @@ def test_numbers_that_name_labels_are_no_ids(write_data: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", ['[{"id": 0}, {"id": 1}]', '[null, "a"]', "[true, false]", '["a", "a"]', '"ab"']
+    "names", ['[{"id": 0}, {"id": 1}]', '[null, "a"]', '[["a"], "b"]', '["a", "a"]', '"ab"']
 )
 def test_names_of_labels_that_are_none_are_refused(write_data: Write, names: str) -> None:
     path = write_data("d.csv", ["label,text", "a,a", "b,b"])
     (path.parent / "labels.json").write_text(f'{{"labels": {names}}}')
     with pytest.raises(UnusableData, match=r"labels.json: (expected|labels must differ)"):
         read_dataset(path, "single_label")
+
+
+@pytest.mark.parametrize(
+    ("names", "written"), [("[false, true]", "False"), ("[0.0, 1.0]", "0.0"), ("[0, 1]", "0")]
+)
+def test_names_of_labels_may_be_json_s_own(write_data: Write, names: str, written: str) -> None:
+    path = write_data("d.csv", ["label,text", f"{written},a"])
+    (path.parent / "labels.json").write_text(f'{{"labels": {names}}}')
+    assert read_dataset(path, "single_label").examples[0].label == 0
 
 
 def test_labels_file_names_a_regression_s_value(write_data: Write) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.hold_out import split_pairs, split_sentences
+from models.data.hold_out import lines_of_rows, split_pairs, split_sentences
 
 TEXTS = st.lists(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=12
@@ -83,6 +83,19 @@ def test_every_row_is_in_one_of_the_files_wherever_the_header_stands(
     assert held_out[: len(names)] == train[: len(names)] == names
     assert len(held_out) == 2 + len(names)
     assert sorted(held_out[len(names) :] + train[len(names) :]) == sorted(rows)
+
+
+@pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
+def test_rows_that_are_left_out_and_lines_of_a_text_stay_with_none_and_with_theirs(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "all.tsv"
+    names = "qid1\tqid2\tquestion1\tquestion2\tis_duplicate"
+    data.write_text(f"{names}\n1\t2\ta b\tc d\t1\n2\t3\n\n4\t5\te f\tg h\t0\n")
+    header, rows = lines_of_rows(data)
+    assert (header, rows) == ([names], {2: "1\t2\ta b\tc d\t1", 5: "4\t5\te f\tg h\t0"})
+    data.write_text('label\ttext\n1\t"a\nb ""c"""\n0\td\n')
+    assert lines_of_rows(data)[1] == {2: '1\t"a\nb ""c"""', 4: "0\td"}
 
 
 @pytest.mark.parametrize("columns", ["label\ttext_a", "sentence\tlabel"])

@@ -83,6 +83,7 @@ def test_every_format_is_read(
             ['{"tokens": ["a"], "tags": []}'],
             r"line 1: tags is an empty list; leave",
         ),
+        ("d.jsonl", ['{"tokens": ["a"], "tags": [], "ner_tags": [0, 1]}'], r"1 tokens have 2 tags"),
         ("d.jsonl", ['{"tokens": ["a"], "tags": [0, 1]}'], r"line 1: 1 tokens have 2 tags"),
         ("d.jsonl", ['{"tokens": ["a", " "], "tags": [0, 1]}'], r"line 1: token 1 is empty"),
         ("d.jsonl", ['{"text": "a"}'], r"line 1: expected a list of tokens"),

@@ -192,6 +192,9 @@ def test_of_two_encoders_in_a_folder_none_is_guessed(tmp_path: Path) -> None:
     other = {name.replace("student", "ema"): value.clone() for name, value in own.items()}
     torch.save(own | other, tmp_path / "pytorch_model.bin")
     assert read_encoder(tmp_path, ["no", "yes"]), "copies are one encoder"
+    table = {"label_embedder.embeddings.word_embeddings.weight": torch.ones(9, 16)}
+    torch.save(own | table, tmp_path / "pytorch_model.bin")
+    assert read_encoder(tmp_path, ["no", "yes"]), "a table of embeddings is no encoder"
     other["ema.bert.encoder.layer.1.output.dense.bias"] += 1
     torch.save(own | other, tmp_path / "pytorch_model.bin")
     with pytest.raises(UnusableCheckpoint, match=r"holds several encoders, ema\..* and student\."):
