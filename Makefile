@@ -51,7 +51,7 @@ TEST_PROCESSES := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 # What the card says beside the figures is written by hand.
 card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
 
-.PHONY: help install bundle demo serve test clients lint format bench soak loadtest compare chaos reports reproductions zoo $(ZOO:%=zoo/%) $(MPNET_ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
+.PHONY: help install bundle demo serve test clients lint format bench nightly loadtest compare chaos reports reproductions zoo $(ZOO:%=zoo/%) $(MPNET_ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -83,8 +83,10 @@ serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
 # order, so that those of a minute (docs, export) are not the last. One process more than cores, as
 # one mostly waits for a server. Processes share the cores: torch's threads that spin while they
 # wait would take them from the others.
-test: $(INSTALLED) ## run all tests
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
+test: $(INSTALLED) ## run all tests but those of `make nightly`
+	$(PYTEST) -m "not nightly" $(ARGS)
 
 # Clients with many dependencies of their own, which must not meet ours.
 build/clients/%/.installed: tests/clients/%.txt | $(INSTALLED)
@@ -117,7 +119,8 @@ bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their ba
 	$(if $(wildcard $(LABELLED)),$(BIN)/python -m loadtest.bench.promised_times $(BUNDLE) \
 	  --data $(LABELLED) --json build/bench/promised-times.json)
 
-soak: $(INSTALLED) ## thousands of random schedules and of random requests
+nightly: $(INSTALLED) ## what pages and image steps say, run; thousands of random schedules and requests (an hour)
+	$(PYTEST) -m nightly $(ARGS)
 	$(BIN)/pytest --hypothesis-profile soak -o faulthandler_timeout=0 tests/serve/engine/test_schedules.py \
 	  tests/serve/api/test_openapi_fuzz.py tests/serve/api/test_raw_bytes.py \
 	  tests/serve/dialects/test_bodies.py tests/serve/dialects/test_oip_bodies.py \

@@ -53,6 +53,7 @@ def live(bundle_folder: Path) -> Iterator[LiveServer]:
         yield server
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", LIGHT)
 def test_the_lines_of_each_client_work(live: LiveServer, name: str) -> None:
     check_lines(live, name, sys.executable)

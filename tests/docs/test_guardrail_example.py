@@ -10,6 +10,7 @@ import pytest
 RUN = Path(__file__).parents[2] / "docs" / "examples" / "guardrail" / "run.py"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("threshold", "status"), [(0.0, "400 flagged"), (1.0, "200 You said")])
 def test_the_example_blocks_what_the_policy_flags(
     bundle_folder: Path, tmp_path: Path, threshold: float, status: str

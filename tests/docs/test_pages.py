@@ -107,6 +107,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_bring_your_own_model(
     tmp_path: Path, classifier: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_bring_your_own_model(
     assert '"exit_rule":' in answers
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", ["deployment.md", "operations.md"])
 def test_operators_pages(page: str, project: Path) -> None:
     said = run(script_of(page), project)
