@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import TextEncoder, Tokens
+from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
 
 ODD_ROWS = (1, 3)
 # The longest is beyond where ModernBERT's windows end and DeBERTa's buckets begin: 64 and 128.

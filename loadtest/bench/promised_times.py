@@ -36,7 +36,7 @@ from serve.policy.resolution import ServedRung
 from serve.policy.target import Target, TargetChoice
 from serve.runtime.hardware import available_threads
 from serve.tokenization.inputs import Input
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 BAR = 0.15
 _NUM_TEXTS = 400

@@ -32,7 +32,7 @@ from serve.policy.flag import check_flag
 from serve.policy.served_ladder import ServedLadder
 from serve.rules import ExitRule, NeverRule
 from serve.runtime.placement import place
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from serve.validation import explain
 
 _FILE = {"exists": True, "dir_okay": False}

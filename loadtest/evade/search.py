@@ -14,7 +14,7 @@ from models.recorded import BundleSource, Recorded, recorded
 from models.recorded.flagged import flagged
 from serve.classifier.score_map import ScoreMap
 from serve.rules import ExitRule
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 UNCHANGED = "unchanged"
 # How many of the changes that worked for a rule are tried on all texts.

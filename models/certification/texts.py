@@ -12,7 +12,7 @@ from models.data.unlabelled import read_unlabelled
 from models.evaluation.labelled_data import data_of
 from serve.bundle.manifest import Manifest
 from serve.policy.ladder import Data
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 # Differs from other uses of the same hash, such as holding sentences out of training.
 _SALT = b"tuning or certifying\0"

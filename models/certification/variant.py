@@ -21,7 +21,7 @@ from models.recorded import BundleSource, Recorded, recorded
 from models.recorded.reference import ReferenceAnswers
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import Data, Ladder, ScoreTemperatures
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 
 class Sample(NamedTuple):

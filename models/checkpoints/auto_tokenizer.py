@@ -20,7 +20,7 @@ from models.errors import UnusableCheckpoint, in_one_line
 from models.model_files import CONFIG, read_json
 from serve.bundle.loader import TOKENIZER
 from serve.errors import STOPS
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 # Read as JSON objects by transformers, which says of a damaged one neither name nor remedy.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 _TEXTS = (
     "The Quick brown FOX paid 3.50 EUR, didn't it?",

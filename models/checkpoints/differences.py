@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import TextEncoder, Tokens
+from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
 
 # Characters of a text in a message.
 _SHOWN = 60

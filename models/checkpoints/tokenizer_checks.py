@@ -13,7 +13,7 @@ from models.checkpoints.sample_texts import MIXED_TEXTS
 from models.errors import UnusableCheckpoint, in_one_line
 from models.model_files import read_json
 from serve.bundle.loader import TOKENIZER
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 # What of a tokenizer.json decides on ids.
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "added_tokens", "model")

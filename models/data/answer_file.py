@@ -15,7 +15,7 @@ from models.data.records import Record, read_records
 from models.errors import UnusableData
 from serve.rules.multipart import decisions, logits_of
 from serve.rules.traits import Task, listed
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 SCORES = "scores"
 # The logit of a label that is given without a score; of others its negative.

@@ -12,8 +12,7 @@ from models.encoders.families import read_config
 from models.errors import TrainingFailed
 from models.model_files import CONFIG, check_files, read_json
 from serve.bundle.loader import TOKENIZER
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import TextEncoder, Tokens
+from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 

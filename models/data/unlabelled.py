@@ -12,7 +12,7 @@ from models.data.rows import each_row
 from models.data.tagged_sentences import has_words, read_words
 from models.errors import UnusableData
 from serve.rules.traits import Task
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 # How JSON begins, and a table whose columns have names of one word.
 _JSON = re.compile(r'\[?\s*\{\s*("|$)|\[$')

@@ -14,7 +14,7 @@ from models.recorded.reference import ReferenceAnswers
 from serve.bundle.loader import sha256_of
 from serve.policy.ladder import Reference
 from serve.rules.traits import Traits, listed
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 Ask = Callable[[Sequence[Text]], ReferenceAnswers]
 

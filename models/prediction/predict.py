@@ -18,7 +18,7 @@ from models.progress import progress
 from models.training.stop_request import stop_on_signal
 from serve.bundle.loader import sha256_of
 from serve.policy.document import ExitChoice
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 # Texts that are answered, and written, together: similar lengths among them share batches.
 BLOCK = 512

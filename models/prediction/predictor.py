@@ -16,8 +16,7 @@ from serve.engine.row import Answer, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, OfframpError
 from serve.tokenization.entities import EntityReader
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.tokenizer import Text, Tokens
 
 
 class Prediction(NamedTuple):

@@ -10,8 +10,7 @@ from models.data.examples import Example, Target
 from models.recorded.recorded import Gold, Recorded
 from models.recorded.sources import Source
 from serve.engine.runner import Ids, StepOutput
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.tokenizer import Text, Tokens
 
 ROWS_PER_BATCH = 32
 

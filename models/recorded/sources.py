@@ -22,8 +22,7 @@ from serve.rules.traits import Traits
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
 from serve.tokenization.inputs import InputReader, pieces_of
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import TextEncoder, Tokens
+from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
 
 # From ids, mask and types, each (rows, tokens), to what every exit gives, first to last.
 Run: TypeAlias = Callable[[Ids, Ids, Ids], Iterator[StepOutput]]

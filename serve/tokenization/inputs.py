@@ -10,10 +10,12 @@ from tokenizers import Encoding, Tokenizer
 
 from serve.bundle.manifest import Manifest
 from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
-from serve.tokenization.length_bounds import PIECE_CHARS, Text, in_pieces
-from serve.tokenization.tokenizer import TextEncoder, Tokens, encode_batch
+from serve.tokenization.tokenizer import Text, TextEncoder, Tokens, encode_batch
 from serve.tokenization.windows import Cut, WindowBounds, cut
 from serve.tokenization.word_spans import WordSpanFinder
+
+# As much of a request is tokenized in one go. A thread takes some 20 ms for it, and some ten MB.
+PIECE_CHARS = 65_536
 
 
 class Ids(NamedTuple):
@@ -34,8 +36,14 @@ def size_of(given: Input) -> int:
 
 
 def pieces_of(inputs: Sequence[Input]) -> Iterator[Sequence[Input]]:
-    """Yield the inputs in pieces, in order, none of which takes a thread or memory for long."""
-    return in_pieces(inputs, [size_of(given) for given in inputs], PIECE_CHARS)
+    """Yield the inputs in pieces, in order, each of at most `PIECE_CHARS` or of one input."""
+    first, size = 0, 0
+    for place, given in enumerate(inputs):
+        if size + size_of(given) > PIECE_CHARS and place > first:
+            yield inputs[first:place]
+            first, size = place, 0
+        size += size_of(given)
+    yield inputs[first:]
 
 
 class InputReader:
@@ -125,11 +133,11 @@ class InputReader:
             InvalidRequest: as in `read`, or the windows would share all of their tokens.
         """
         texts = self._encoder(plain)
-        bounds = WindowBounds(texts.max_tokens, self._num_special, stride, texts.words_per_token)
+        bounds = WindowBounds(texts.max_tokens, self._num_special, stride)
         singles = {}
         for place, given in enumerate(inputs, first):
             if isinstance(given, Text) and given.text_pair is None:
-                bounds.check(place, given.text)
+                bounds.check(place, len(given.text))
                 singles[place] = given
         encodings = texts.whole(singles) if singles else {}
         return [

@@ -12,10 +12,20 @@ from tokenizers import Encoding, Tokenizer
 
 from serve.errors import STOPS, InvalidBundle, InvalidRequest, TextTooLong
 from serve.tokenization.growth import growth_problem
-from serve.tokenization.length_bounds import LengthBounds, Text
 from serve.tokenization.plain_text import plain
 from serve.tokenization.word_spans import WordSpans
-from serve.tokenization.words_per_token import words_per_token
+
+# The library takes time and memory for every token of a text, also for those that are cut off
+# afterwards. So a text with more characters than this for each token that the model takes is
+# refused, or cut, before it is tokenized. Words have five characters on average.
+CHARS_PER_TOKEN = 64
+
+
+class Text(NamedTuple):
+    """One input: a text, or a pair of texts."""
+
+    text: str
+    text_pair: str | None = None
 
 
 class Tokens(NamedTuple):
@@ -48,7 +58,6 @@ class TextEncoder:
     Attributes:
         max_tokens: longest input, special tokens included.
         tokenizer: the one that does not truncate.
-        words_per_token: the most words that one token holds; None if that is not known.
     """
 
     def __init__(self, path: Path, max_tokens: int, offsets: bool = True) -> None:
@@ -63,8 +72,7 @@ class TextEncoder:
         self.tokenizer = _load(path)
         self._truncating = _load(path)
         self._truncating.enable_truncation(max_tokens)
-        self.words_per_token = words_per_token(self.tokenizer)
-        self._bounds = LengthBounds(max_tokens, self.words_per_token)
+        self._max_chars = CHARS_PER_TOKEN * max_tokens
         self._offsets = offsets
 
     def plain(self, special: Collection[str]) -> "TextEncoder":
@@ -91,20 +99,17 @@ class TextEncoder:
         Truncation and errors are those of `encode`.
         """
         if truncate:
-            tokenizer = self._truncating
-            texts = {place: self._bounds.cut(text) for place, text in texts.items()}
-        else:
-            tokenizer = self.tokenizer
-            for place, text in texts.items():
-                self._bounds.check(place, text)
-        encodings = _encode(tokenizer, texts, self._offsets)
+            texts = {place: self._cut(text) for place, text in texts.items()}
+            return _encode(self._truncating, texts, self._offsets)
+        for place, text in texts.items():
+            num_chars = sum(len(part) for part in text if part)
+            if num_chars > self._max_chars:
+                raise self._too_long(place, f"{num_chars} characters")
+        encodings = _encode(self.tokenizer, texts, self._offsets)
         for place, encoding in encodings.items():
             if len(encoding) > self.max_tokens:
-                raise TextTooLong(
-                    f"inputs[{place}] has {len(encoding)} tokens, the model takes "
-                    f'{self.max_tokens}; shorten it or send "truncate": true',
-                    sum(map(len, encodings.values())),
-                )
+                num_tokens = sum(map(len, encodings.values()))
+                raise self._too_long(place, f"{len(encoding)} tokens", num_tokens)
         return encodings
 
     def whole(self, texts: Mapping[int, Text]) -> dict[int, Encoding]:
@@ -114,6 +119,17 @@ class TextEncoder:
             InvalidRequest: a text cannot be tokenized, or has no tokens.
         """
         return _encode(self.tokenizer, texts)
+
+    def _cut(self, text: Text) -> Text:
+        pair = text.text_pair
+        return Text(text.text[: self._max_chars], None if pair is None else pair[: self._max_chars])
+
+    def _too_long(self, place: int, found: str, num_tokens: int = 0) -> TextTooLong:
+        return TextTooLong(
+            f"inputs[{place}] has {found}, the model takes {self.max_tokens} tokens and "
+            f'{self._max_chars} characters; shorten it or send "truncate": true',
+            num_tokens,
+        )
 
 
 def encode_batch(

@@ -1,6 +1,5 @@
 """Texts that are longer than a model takes, cut into windows that overlap."""
 
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -8,16 +7,15 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 
 from serve.errors import InvalidRequest, TextTooLong
-from serve.tokenization.length_bounds import CHARS_PER_TOKEN, PIECE_CHARS, WORD, max_words
-from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.tokenizer import CHARS_PER_TOKEN, Tokens
 from serve.tokenization.word_spans import WordSpans
 
 # Of one text, which costs no more than so many texts then.
 MAX_WINDOWS = 64
 
-# A text is tokenized in one go, so its characters have a bound of their own: the text takes a
-# thread as long as four pieces of a request. 64 windows of 512 tokens of English fit.
-_MAX_CHARS = 4 * PIECE_CHARS
+# A text is tokenized in one go, which takes a thread some 100 ms for so many characters. 64 windows
+# of 512 tokens of English fit.
+_MAX_CHARS = 262_144
 
 
 class Cut(NamedTuple):
@@ -59,19 +57,16 @@ class Cut(NamedTuple):
 class WindowBounds:
     """How much text fits into the windows of one text."""
 
-    def __init__(
-        self, max_tokens: int, num_special: int, stride: int, words_per_token: int | None = 1
-    ) -> None:
+    def __init__(self, max_tokens: int, num_special: int, stride: int) -> None:
         """Work out the bounds.
 
         Args:
             max_tokens: of a window, special tokens included.
             num_special: tokens that the tokenizer puts around a text.
             stride: tokens that neighbours share.
-            words_per_token: the most words that one token holds; None if that is not known.
 
         Raises:
-            InvalidRequest: windows that share as many would not move on.
+            InvalidRequest: windows that share so many tokens would not move on.
         """
         self.own = max_tokens - num_special
         self.step = self.own - stride
@@ -81,34 +76,18 @@ class WindowBounds:
                 "window of this model"
             )
         self.max_tokens = self.own + (MAX_WINDOWS - 1) * self.step
-        self.max_words = max_words(self.max_tokens, words_per_token)
         self.max_chars = max(CHARS_PER_TOKEN * max_tokens, _MAX_CHARS)
 
-    def check(self, place: int, text: str) -> None:
-        """Refuse a text that surely does not fit, before it is tokenized.
+    def check(self, place: int, num_chars: int, num_tokens: int = 0) -> None:
+        """Refuse a text of too many characters, or of too many own tokens.
 
         Raises:
-            TextTooLong: the message names its place in the request.
+            TextTooLong: the message names the place in the request.
         """
-        if len(text) > self.max_chars:
-            raise self._too_long(place, f"{len(text)} characters")
-        if len(text) > self.max_words and next(
-            islice(WORD.finditer(text), self.max_words, None), None
-        ):
-            raise self._too_long(place, f"more than {self.max_words} words")
-
-    def starts(self, place: int, num_own: int) -> range:
-        """Return where windows begin in a text of so many own tokens.
-
-        Raises:
-            TextTooLong: there would be too many; the message names its place in the request.
-        """
-        if num_own > self.max_tokens:
-            raise self._too_long(place, f"{num_own} tokens", num_own)
-        return range(0, max(1, num_own - self.own + self.step), self.step)
-
-    def _too_long(self, place: int, found: str, num_tokens: int = 0) -> TextTooLong:
-        return TextTooLong(
+        if num_chars <= self.max_chars and num_tokens <= self.max_tokens:
+            return
+        found = f"{num_tokens} tokens" if num_tokens else f"{num_chars} characters"
+        raise TextTooLong(
             f"inputs[{place}] has {found}; {MAX_WINDOWS} windows, the most of one text, take "
             f"{self.max_tokens} tokens and {self.max_chars} characters: send it in parts",
             num_tokens,
@@ -119,11 +98,16 @@ def cut(place: int, encoding: Encoding, whole: Tokens, bounds: WindowBounds) -> 
     """Cut the text at a place of the request into windows.
 
     The bounds must be for just the number of special tokens that the encoding has.
+
+    Raises:
+        TextTooLong: there would be too many windows; the message names the place.
     """
     own = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
     before, num_own = int(own[0]), int(own[-1] - own[0] + 1)
+    bounds.check(place, 0, num_own)
     offsets = encoding.offsets
-    ranges = [(s, min(s + bounds.own, num_own)) for s in bounds.starts(place, num_own)]
+    starts = range(0, max(1, num_own - bounds.own + bounds.step), bounds.step)
+    ranges = [(s, min(s + bounds.own, num_own)) for s in starts]
     spans = [(offsets[before + s][0], offsets[before + e - 1][1]) for s, e in ranges]
     return Cut(whole, [_window(whole, before, num_own, r) for r in ranges], ranges, spans, before)
 

@@ -18,7 +18,7 @@ from export import bundle as bundles
 from export.cli import export
 from serve.bundle.loader import load_bundle
 from serve.tokenization.inputs import InputReader
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.support.tiny import SPECIAL, WORDS, tiny_tokenizer
 from tests.support.tokenizer_folders import write_folder
 from tests.support.wordpiece import save_tokenizer

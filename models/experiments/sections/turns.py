@@ -15,8 +15,7 @@ from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
 from serve.rules import CompiledRule, ExitRule
 from serve.runtime.placement import Placement, build_runner
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.tokenizer import Text, Tokens
 
 _TURNS = 2
 

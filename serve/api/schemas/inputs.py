@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, model_validat
 
 from serve.api.schemas.base import RequestModel
 from serve.tokenization.inputs import Ids, Input
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 NonEmpty = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
 # A bound that fits numpy's integers; the vocabulary of the model is checked later.

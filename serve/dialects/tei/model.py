@@ -24,7 +24,7 @@ from serve.dialects.tei.schemas import (
     TeiTokenizeRequest,
 )
 from serve.errors import InvalidRequest, TooManyInputs
-from serve.tokenization.length_bounds import PIECE_CHARS
+from serve.tokenization.inputs import PIECE_CHARS
 from serve.version import __version__
 
 TAG = "Text Embeddings Inference"

@@ -16,7 +16,7 @@ from serve.policy.ladder import OF_REFERENCE, Ladder, Rung
 from serve.rules.multipart import decisions, probabilities
 from serve.rules.traits import Task
 from serve.runtime.placement import place
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.models.certification.conftest import MakeBundle, MakeData
 from tests.models.certification.test_calibrate import run
 from tests.models.certification.test_cli import calibrate

@@ -6,7 +6,7 @@ import pytest
 from models.certification.texts import LabelledText, distinct, read_file, split, texts_in
 from models.errors import UnusableData
 from serve.bundle.loader import Bundle
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 TEXTS = [LabelledText(Text(f"w{i}", f"w{i % 7}" if i % 2 else None), i % 3) for i in range(3000)]
 

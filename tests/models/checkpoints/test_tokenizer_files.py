@@ -14,8 +14,7 @@ from transformers.utils import import_utils
 from models.checkpoints import UnusableCheckpoint, load
 from models.checkpoints.auto_tokenizer import reference_ids
 from models.checkpoints.tokenizer_files import ReadTokenizer, check_embeddings, read_tokenizer
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import TextEncoder
+from serve.tokenization.tokenizer import Text, TextEncoder
 from tests.support.originals.fastbert import VOCABULARY, FastBert
 from tests.support.tokenizer_folders import FOLDERS, SPECIAL, write_folder
 

@@ -12,7 +12,7 @@ from models.data.encoding import copy_tokenizer, encode
 from models.data.examples import Example
 from models.data.unlabelled import without_label
 from models.errors import TrainingFailed
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.support.wordpiece import TAKEN_AS_IT_IS
 
 CLS, SEP = 2, 3

@@ -14,7 +14,7 @@ from models.checkpoints import load
 from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR
 from models.evaluation.flops import flops_by_exit, num_parameters
 from models.recorded import TorchSource
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.models.conftest import offramp, refusal
 from tests.support.originals.pabee import Pabee
 from tests.support.tiny import tiny_model, tiny_tokenizer

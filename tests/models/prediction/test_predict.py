@@ -21,7 +21,7 @@ from serve.bundle.loader import load_bundle
 from serve.rules import EntropyRule, ExitRule, LayerRule, PatienceRule
 from serve.rules.traits import Task
 from serve.runtime.placement import Placement
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.models.conftest import offramp, refusal
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.originals.fastbert import FastBert

@@ -16,7 +16,7 @@ from serve.engine.warm_up import steps
 from serve.errors import InvalidRequest
 from serve.rules.traits import Task
 from serve.runtime.placement import Placement, build_runner
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.models.conftest import WORDS, tiny_tokenizer
 from tests.serve.support.task_bundles import EXITS, LABELS, Kind, write_task_bundle
 

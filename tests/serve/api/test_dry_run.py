@@ -20,7 +20,7 @@ from serve.dry_run import predicted, replayed
 from serve.http.standalone import standalone_context
 from serve.rules.traits import Task
 from serve.runtime.placement import Placement
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.serve.support.live_server import LiveServer, Problem, serving
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 from tests.support.tiny import WORDS

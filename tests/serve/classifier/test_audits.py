@@ -27,7 +27,7 @@ from serve.policy.windows import Windows
 from serve.rules import LayerRule, NeverRule
 from serve.rules.replay import Recording
 from serve.rules.traits import Task
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.serve.support.ladders import NEVER, SAFE, certificate, certify, rung
 from tests.serve.support.task_bundles import EXITS, Kind, write_task_bundle
 from tests.support.patience import until

@@ -14,7 +14,7 @@ from serve.policy.applied import AppliedPolicy
 from serve.policy.document import Policy
 from serve.policy.faster_rungs import FasterRungs
 from serve.rules import CompiledRule, NeverRule
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.serve.support.fake_runner import fake_row
 from tests.serve.support.ladders import served
 from tests.support.tiny import DEPTH

@@ -16,7 +16,7 @@ from serve.engine.cost_model import CostModel, SegmentCost
 from serve.policy.live import MemoryStore
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.placement import Device, Placement
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 from tests.support.tiny import DEPTH
 
 LAUNCHES_ARE_DEAR = CostModel.of([SegmentCost(1e-4, 1e-7)] * DEPTH)

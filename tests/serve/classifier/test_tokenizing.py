@@ -18,9 +18,8 @@ from serve.classifier.request import ModelRequest
 from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
-from serve.tokenization.inputs import Ids, Input
-from serve.tokenization.length_bounds import PIECE_CHARS, Text
-from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.inputs import PIECE_CHARS, Ids, Input
+from serve.tokenization.tokenizer import Text, Tokens
 
 # Four pieces.
 LONG = [Text("w1 " * 60 + " " * 3000)] * 80
@@ -213,7 +212,7 @@ import os, sys
 from serve.classifier.options import EngineOptions
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 options = EngineOptions(precision="fp32", num_threads=1)
 [classifier] = assemble([sys.argv[1]], options, MemoryStore()).catalog

@@ -8,7 +8,7 @@ from serve.engine.row import Answer
 from serve.policy.windows import Windows
 from serve.rules.reason import Reason
 from serve.tokenization.inputs import InputReader
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 WINDOWS = Windows(stride=8)
 SURE = Answer(np.float32([0, 1, 2]), 3, Reason.CONFIDENT, 0.0, 0.0, 0.0, 3)

@@ -8,8 +8,8 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from serve.bundle.loader import Bundle
 from serve.errors import InvalidRequest
 from serve.tokenization.inputs import Ids, InputReader
-from serve.tokenization.length_bounds import Text
 from serve.tokenization.plain_text import plain
+from serve.tokenization.tokenizer import Text
 from tests.support.tiny import MAX_TOKENS
 
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -102,13 +102,6 @@ def test_texts_without_special_tokens_are_as_before(family: str, text: str, pair
         ours, before = (each[family].encode(*inputs) for each in (PLAIN, FAMILIES))
         for name in ("ids", "type_ids", "offsets", "tokens", "special_tokens_mask"):
             assert getattr(ours, name) == getattr(before, name)
-
-
-@of_families
-def test_the_tokenizer_that_others_use_still_finds_them(family: str) -> None:
-    special = BERT if "WordPiece" in family else ROBERTA
-    encoding = FAMILIES[family].encode(f"a {special[4]} b")
-    assert FAMILIES[family].token_to_id(special[4]) in encoding.ids
 
 
 def test_a_reader_does_so_in_whole_cut_and_windowed_texts(bundle: Bundle) -> None:

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.bundle.loader import Bundle
+from serve.bundle.loader import Bundle, load_bundle
 from serve.errors import InvalidRequest, TextTooLong
-from serve.tokenization import windows
 from serve.tokenization.inputs import Ids, InputReader
-from serve.tokenization.length_bounds import Text
-from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.tokenizer import Text, Tokens
 from serve.tokenization.windows import MAX_WINDOWS, Cut
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.tiny import MAX_TOKENS, WORDS
@@ -80,8 +78,6 @@ def test_each_token_is_read_where_it_has_most_on_either_side(
 
 
 def test_windows_know_their_characters_and_words(tmp_path: Path) -> None:
-    from serve.bundle.loader import load_bundle
-
     tagger = load_bundle(write_task_bundle(tmp_path, Kind("token")))
     reader, text = InputReader(tagger.tokenizer_path, tagger.manifest), words(150)
     found = one(reader, text, 10)
@@ -96,21 +92,14 @@ def test_windows_know_their_characters_and_words(tmp_path: Path) -> None:
         assert said == [window.word_spans.pieces[i] for i in np.flatnonzero(window.counted)]
 
 
-def test_a_text_is_refused_before_it_has_too_many_windows(
-    reader: InputReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = OWN - 8
-    most = OWN + (MAX_WINDOWS - 1) * step
+def test_a_text_has_64_windows_at_most_and_a_bound_on_characters(reader: InputReader) -> None:
+    most = OWN + (MAX_WINDOWS - 1) * (OWN - 8)
     found = one(reader, words(most), 8)
     assert isinstance(found, Cut)
     assert len(found.windows) == MAX_WINDOWS
-    with pytest.raises(TextTooLong, match=rf"more than {most} words; 64 windows, the most"):
-        one(reader, words(most + 1), 8)
-    with pytest.raises(TextTooLong, match=rf"inputs\[0\] has {most + 1} tokens; 64 windows"):
-        one(reader, "!" * (most + 1), 8)
-    monkeypatch.setattr(windows, "_MAX_CHARS", 10_000)
-    with pytest.raises(TextTooLong, match="10001 characters; 64 windows"):
-        one(reader, " " * 10_000 + "a", 8)
+    for text in (words(most + 1), "!" * (most + 1), " " * 262_144 + "a"):
+        with pytest.raises(TextTooLong, match=r"^inputs\[0\] has .*; 64 windows"):
+            one(reader, text, 8)
 
 
 def test_pairs_and_ids_are_taken_as_without_windows_and_never_cut(reader: InputReader) -> None:
@@ -121,9 +110,9 @@ def test_pairs_and_ids_are_taken_as_without_windows_and_never_cut(reader: InputR
         assert isinstance(mine, Tokens)
         np.testing.assert_array_equal(mine.input_ids, plain.input_ids)
         np.testing.assert_array_equal(mine.token_type_ids, plain.token_type_ids)
-    with pytest.raises(TextTooLong, match=r"inputs\[1\] is a pair .* windows are cut of single"):
+    with pytest.raises(TextTooLong, match=r"^inputs\[1\] is a pair"):
         reader.read_windows([ids, Text(words(70), "w1")], 8)
-    with pytest.raises(TextTooLong, match="token ids are not cut here"):
+    with pytest.raises(TextTooLong, match=r"^inputs\[0\] has"):
         reader.read_windows([Ids([17] * 70)], 8)
-    with pytest.raises(InvalidRequest, match=f"windows.stride: must be below {OWN}"):
+    with pytest.raises(InvalidRequest, match=r"^windows.stride: "):
         reader.read_windows([Text("w1")], OWN)

@@ -12,7 +12,7 @@ from models.experiments.sections.turns import seconds_in_turns
 from serve.engine.core import EngineCore
 from serve.engine.row import Outcome
 from serve.rules import LayerRule, NeverRule
-from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Text
 
 
 def test_time_saved_is_a_share_of_all_texts_seconds() -> None:
