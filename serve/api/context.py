@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from serve.access.held_bytes import HeldBytes
 from serve.access.proxies import TrustedProxies
 from serve.api.access import Guard
 from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Replicas
-from serve.api.unsent import UnsentAnswers
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
 from serve.dry_run.thread import DryRunThread
@@ -19,6 +19,8 @@ from serve.tracing import Tracing
 
 if TYPE_CHECKING:
     from serve.api.dialect import Dialect
+
+_MOST_HELD: Final = WebLimits().max_buffered_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class AppContext:
         policy_threads: where calls wait that may wait for the store of policies.
         dry_runs: where dry runs of policies are computed.
         behind_proxy: whether Ray Serve's proxy hands requests on, and their ids with the answers.
-        unsent: answers of this process that clients have not taken yet.
+        bodies: that this process holds until their requests are answered.
+        answers: over HTTP, that clients have not taken yet.
         changes: changes the models; None where they stay as they are.
     """
 
@@ -58,5 +61,6 @@ class AppContext:
     policy_threads: PolicyThreads = field(default_factory=PolicyThreads)
     dry_runs: DryRunThread = field(default_factory=DryRunThread)
     behind_proxy: bool = False
-    unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
+    bodies: HeldBytes = field(default_factory=lambda: HeldBytes(_MOST_HELD, "bodies"))
+    answers: HeldBytes = field(default_factory=lambda: HeldBytes(_MOST_HELD, "answers"))
     changes: ModelChanges | None = None

@@ -12,7 +12,7 @@ from serve.api.context import AppContext
 from serve.api.dialect import Dialect, dialect_of
 from serve.api.endpoint import Endpoint
 from serve.api.errors import error_response, expected
-from serve.api.limits import BodyBudget, BodyLimit
+from serve.api.limits import BodyLimit
 from serve.api.record import Recorder, RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
 from serve.api.sent_answer import OwnHeaders, SentAnswer
@@ -56,8 +56,8 @@ class Front:
         self._app, self._dialects, self._guard = app, context.dialects, context.guard
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_body_bytes = limits.max_body_bytes
-        self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
-        self._unsent, self._own_headers = context.unsent, OwnHeaders(context)
+        self._bodies, self._answers = context.bodies, context.answers
+        self._own_headers = OwnHeaders(context)
         self._targets: dict[tuple[str, str], _Target] = {}
         apps = [(d, e, e.app(context)) for d in context.dialects for e in d.endpoints]
 
@@ -82,12 +82,12 @@ class Front:
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
         record.body, record.params = body, target.params
         record.put_into(scope)
-        answer = SentAnswer(record, self._unsent, self._own_headers, send)
+        answer = SentAnswer(record, self._answers, self._own_headers, send)
         try:
             self._guard.check(scope, record, target.scope, target.probe)
             body.client = record.client.identity
             with record.client.in_flight():
-                self._unsent.check(record.client.identity)
+                self._answers.check(record.client.identity)
                 await target.app(scope, body.receive, answer.send)
         except STOPS:  # the client has left
             record.code = Cancelled.status
@@ -97,7 +97,7 @@ class Front:
             await response(scope, receive, answer.send)
         finally:
             body.release()
-            self._unsent.release(answer.held)
+            answer.release()
             self._publish(record, target, scope)
 
     def _publish(self, record: RequestRecord, target: _Target, scope: Scope) -> None:

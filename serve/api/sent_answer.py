@@ -8,11 +8,14 @@ from typing import Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
 
+from serve.access.held_bytes import FREE_BYTES, Held, HeldBytes
 from serve.api.context import AppContext
 from serve.api.limits import BodyLimit
 from serve.api.record import ARM, BUNDLE, REPLICA, REQUEST_ID, RequestRecord
-from serve.api.unsent import UnsentAnswer, UnsentAnswers
 
+# A counted answer is sent in pieces of this size; each goes once the client has taken the one
+# before.
+PIECE_BYTES: Final = 64 * 1024
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID: Final = REQUEST_ID.encode()
 _BUNDLE: Final = BUNDLE.encode()
@@ -49,20 +52,16 @@ class OwnHeaders:
 
 
 class SentAnswer:
-    """Sends the answer to a request, and notes in its record what becomes of it.
+    """Sends the answer to a request, and notes in its record what becomes of it."""
 
-    Attributes:
-        held: counts the answer while its client takes it; None where it is not counted.
-    """
-
-    __slots__ = ("_own_headers", "_record", "_send", "_unsent", "held")
+    __slots__ = ("_answers", "_held", "_own_headers", "_record", "_send")
 
     def __init__(
-        self, record: RequestRecord, unsent: UnsentAnswers, own_headers: OwnHeaders, send: Send
+        self, record: RequestRecord, answers: HeldBytes, own_headers: OwnHeaders, send: Send
     ) -> None:
-        self._record, self._unsent, self._send = record, unsent, send
+        self._record, self._answers, self._send = record, answers, send
         self._own_headers = own_headers
-        self.held: UnsentAnswer | None = None
+        self._held: Held | None = None
 
     async def send(self, message: Message) -> None:
         record, body = self._record, self._record.body
@@ -74,16 +73,30 @@ class SentAnswer:
             record.answered_s = time.monotonic()
         if body and body.refused:
             await _send_and_close(message, body, self._send)
-        elif self.held and message["type"] == "http.response.body":
-            await self._unsent.send(self.held, message, self._send)
+        elif self._held and message["type"] == "http.response.body":
+            await self._send_in_pieces(self._held, message)
         else:
             await self._send(message)
 
+    def release(self) -> None:
+        """Count the answer out; to be called when the request has ended."""
+        if self._held:
+            self._answers.release(self._held)
+
     def _hold(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Count the answer that starts among those that clients have not taken yet."""
+        """Count an answer that is large until its client has taken it, or it is given up."""
         size = next((int(text) for name, text in headers if name == b"content-length"), 0)
-        client, task = self._record.client.identity, asyncio.current_task()
-        self.held = self._unsent.hold(client, size, task)
+        task = asyncio.current_task()
+        if size > FREE_BYTES and task:
+            self._held = self._answers.hold(self._record.client.identity, size, task.cancel)
+
+    async def _send_in_pieces(self, held: Held, message: Message) -> None:
+        body, more_body = message.get("body", b""), message.get("more_body", False)
+        for begin in range(0, max(1, len(body)), PIECE_BYTES):
+            end = begin + PIECE_BYTES
+            more = more_body or end < len(body)
+            await self._send({**message, "body": body[begin:end], "more_body": more})
+            self._answers.moved(held)
 
 
 async def _send_and_close(message: Message, body: BodyLimit, send: Send) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from serve.access.gate import Gate
+from serve.access.held_bytes import HeldBytes
 from serve.access.proxies import TrustedProxies
 from serve.api.access import Guard
 from serve.api.context import AppContext
 from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Replicas
-from serve.api.unsent import UnsentAnswers
 from serve.bundle.loader import Bundle, load_bundle, load_bundles
 from serve.bundle.pins import check_pins
 from serve.bundle.repository import Repository
@@ -138,6 +138,8 @@ def app_context(
         InvalidRequest: a trusted proxy is no address.
     """
     gate = Gate(config.keys, lambda: replicas.number)
+    answers = HeldBytes(config.max_buffered_bytes, "answers")
+    assembly.metrics.answers.append(answers)
     return AppContext(
         assembly.catalog,
         assembly.metrics,
@@ -150,7 +152,8 @@ def app_context(
         configured_tracing(),
         choose_dialects(config.dialects),
         connections,
-        unsent=UnsentAnswers(config.max_buffered_bytes, connections),
+        bodies=HeldBytes(config.max_buffered_bytes, "bodies"),
+        answers=answers,
         changes=ModelChanges(switch, replicas, Repository(config.bundles, config.model_repository)),
     )
 

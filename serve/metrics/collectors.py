@@ -19,6 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from serve.access.held_bytes import HeldBytes
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.engine.row import Answer, BatchStats
@@ -44,6 +45,7 @@ class Metrics:
 
     Attributes:
         node: address of the Ray cluster's node that the process runs on; empty without Ray.
+        answers: that clients have not taken yet, over HTTP and over gRPC.
     """
 
     def __init__(self, exits_by_model: Mapping[str, tuple[int, ...]], depth: int = 1) -> None:
@@ -56,6 +58,7 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.node = ""
+        self.answers: list[HeldBytes] = []
         depth = max((depth, *(exits[-1] for exits in exits_by_model.values())))
         self._exits_by_model: dict[str, tuple[int, ...]] = {}
         self._expected: set[str] = set()
@@ -144,7 +147,7 @@ class Metrics:
 
     def watch_connections(self, state: ConnectionState) -> None:
         """Publish the connections of this process's HTTP server too."""
-        self.registry.register(ConnectionCollector(state))
+        self.registry.register(ConnectionCollector(state, self.answers))
 
     def count_only_replica(self) -> None:
         """Publish that one replica is wanted and runs: this process."""

@@ -1,12 +1,14 @@
 """What the HTTP server of this process tells the app and the metrics about its connections."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from serve.access.held_bytes import HeldBytes
 
 
 class Closed(StrEnum):
@@ -21,7 +23,7 @@ class Closed(StrEnum):
     TLS_HANDSHAKE = "tls_handshake"
     LIMIT = "limit"  # made room for a newer one
     REFUSED = "refused"  # there was no room
-    UNREAD = "unread"  # its answer, which it did not take, made room for others
+    UNREAD = "unread"  # its answer, which the client did not take, made room for others
 
 
 @dataclass(slots=True)
@@ -32,20 +34,18 @@ class ConnectionState:
         stopping: whether the server wants no new requests; those that arrive are still answered.
         num_open: connections, with those whose TLS handshake goes on.
         closed: connections by the reason why the server has ended them.
-        unsent_bytes: of large answers that clients have not taken yet.
     """
 
     stopping: bool = False
     num_open: int = 0
-    unsent_bytes: int = 0
     closed: Counter[Closed] = field(default_factory=Counter)
 
 
 class ConnectionCollector(Collector):
-    """Connections, read at every scrape."""
+    """Connections and the answers that they carry, read at every scrape."""
 
-    def __init__(self, state: ConnectionState) -> None:
-        self._state = state
+    def __init__(self, state: ConnectionState, answers: Sequence[HeldBytes]) -> None:
+        self._state, self._answers = state, answers
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges and the counter."""
@@ -55,13 +55,15 @@ class ConnectionCollector(Collector):
         yield GaugeMetricFamily(
             "offramp_unsent_bytes",
             "Bytes of large answers that clients have not taken yet.",
-            self._state.unsent_bytes,
+            sum(each.num_bytes for each in self._answers),
         )
         closed = CounterMetricFamily(
             "offramp_connections_closed",
             "Connections that the server closed or refused by itself.",
             labels=["reason"],
         )
+        given_up = sum(each.num_given_up for each in self._answers)
         for reason in Closed:
-            closed.add_metric([reason], self._state.closed[reason])
+            number = given_up if reason is Closed.UNREAD else self._state.closed[reason]
+            closed.add_metric([reason], number)
         yield closed

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
@@ -13,12 +13,12 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from serve.access.gate import Client
+from serve.access.held_bytes import RETRY_AFTER_S, HeldBytes
 from serve.access.keys import Scope
 from serve.access.proxies import without_mapping
 from serve.api.body import give_way
 from serve.api.context import AppContext
 from serve.api.errors import expected
-from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
 from serve.api.record import (
     ARM,
     BUNDLE,
@@ -28,7 +28,6 @@ from serve.api.record import (
     RequestHeaders,
     RequestRecord,
 )
-from serve.api.unsent import UnsentAnswers
 from serve.config import ConnectionLimits
 from serve.errors import (
     STOPS,
@@ -84,11 +83,12 @@ class Calls:
         self._open, self._probes = OpenCalls(limits.max_connections), OpenCalls(_MAX_PROBES)
         self._streams = OpenCalls(_MAX_OPEN_STREAMS)
         # By itself: what is held here cannot make room for answers over HTTP.
-        self._unsent = UnsentAnswers(bounds.max_buffered_bytes, context.connections)
+        self._answers = HeldBytes(bounds.max_buffered_bytes, "answers")
+        context.metrics.answers.append(self._answers)
         self._guard, self._proxies = context.guard, context.proxies
         self._recorder = Recorder(context.metrics, context.access_log)
         self.reader = Reader(bounds, limits)
-        self._bodies = BodyBudget(max(bounds.max_buffered_bytes, bounds.max_body_bytes))
+        self._bodies = context.bodies
         replica = context.replicas.own_id
         self._replica: Metadata = [(REPLICA, replica)] if replica else []
 
@@ -110,14 +110,14 @@ class Calls:
             try:
                 with ExitStack() as answered:
                     data = await self._admit(rpc, record, scope, (taken, answered))
-                    record.read_s = time.monotonic()
-                    with self._held(data, record.client.identity):
+                    with self._bodies.holding(record.client.identity, len(data)):
                         made = await answer(
                             Call(record, rpc), await _message(request_type, data, record)
                         )
                         encoded: bytes = made.SerializeToString()
-                    if unsent := self._unsent.hold(record.client.identity, len(encoded)):
-                        taken.callback(self._unsent.release, unsent)
+                    held = self._answers.hold(record.client.identity, len(encoded))
+                    taken.callback(self._answers.release, held)
+                    if held.num_bytes:
                         taken.callback(answered.pop_all().close)
                 record.code = _OK
                 rpc.set_trailing_metadata(self._trailing(record))
@@ -165,7 +165,7 @@ class Calls:
         calls.enter(client.identity)
         taken.callback(calls.leave, client.identity)
         answered.enter_context(client.in_flight())
-        self._unsent.check(client.identity)
+        self._answers.check(client.identity)
         client.check_body(0)
         waiting = partial(calls.waiting, client.identity)
         record.num_bytes = WINDOW_BYTES  # what has come of a message that is given up is not known
@@ -198,16 +198,6 @@ class Calls:
         except OfframpError as error:
             await rpc.abort(*status_of(error), error_metadata(error))
 
-    @contextmanager
-    def _held(self, data: bytes, client: str) -> Iterator[None]:
-        """Count a message among those that are held, until it is answered."""
-        counted = max(0, len(data) - FREE_BYTES)
-        self._bodies.take(counted, client)
-        try:
-            yield
-        finally:
-            self._bodies.release(counted, client)
-
 
 async def _message(request_type: Any, data: bytes, record: RequestRecord) -> Any:
     """Return the message of a call, as `parse`, once it has been counted.
@@ -215,7 +205,7 @@ async def _message(request_type: Any, data: bytes, record: RequestRecord) -> Any
     Raises:
         RateLimited: the client has taken all that it may.
     """
-    record.num_bytes = len(data)
+    record.read_s, record.num_bytes = time.monotonic(), len(data)
     record.client.take_body(len(data))
     message = parse(request_type, data)
     await give_way(len(data))

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from serve.api.limits import RETRY_AFTER_S
+from serve.access.held_bytes import RETRY_AFTER_S
 from serve.errors import Overloaded
 
 

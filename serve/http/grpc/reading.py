@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
-from serve.api.limits import FREE_BYTES
+from serve.access.held_bytes import FREE_BYTES
 from serve.config import ConnectionLimits, WebLimits
 from serve.errors import BodyTooLarge, RequestTimeout
 from serve.http.grpc.arrivals import Arrivals

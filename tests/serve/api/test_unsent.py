@@ -1,6 +1,5 @@
 """Answers that clients do not take: what is held of them, and for whom."""
 
-import asyncio
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -9,16 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import serve.api.unsent
+import serve.access.held_bytes
 from serve.access.keys import Key, KeyLimits, new_key
-from serve.api.unsent import UnsentAnswers
-from serve.errors import Overloaded
-from serve.metrics.connections import Closed, ConnectionState
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
 
-MAX_BYTES = 1_000_000
 # Its answer has about 1.4 MB.
 MANY_TOKENS = json.dumps({"inputs": "w1 " * 21_000}).encode()
 
@@ -53,48 +48,6 @@ def tokenize(**headers: str) -> bytes:
 def whole(client: socket.socket) -> bytes:
     """Return the answer, which is taken to its end."""
     return b"".join(iter(lambda: client.recv(65536), b""))
-
-
-def test_clients_share_what_waits_and_stalled_answers_make_room() -> None:
-    async def scenario() -> None:
-        state = ConnectionState()
-        unsent = UnsentAnswers(MAX_BYTES, state)
-        stuck = asyncio.ensure_future(asyncio.Event().wait())
-        assert unsent.hold("a", 1000) is None, "small answers are not counted"
-        first = unsent.hold("a", MAX_BYTES // 4, stuck)
-        second = unsent.hold("a", MAX_BYTES // 4)
-        assert first
-        assert second
-        with pytest.raises(Overloaded, match="500000 bytes of answers wait for this client"):
-            unsent.check("a")
-        with pytest.raises(Overloaded):
-            unsent.hold("a", MAX_BYTES // 4)
-        unsent.check("b")
-        assert unsent.hold("b", MAX_BYTES // 2, stuck)
-        with pytest.raises(Overloaded, match="holds as many answers as it may"):
-            unsent.hold("c", MAX_BYTES // 4)
-        first.moved_s -= serve.api.unsent.STALLED_S
-        assert unsent.hold("c", MAX_BYTES // 4), "nothing was taken of the first for long"
-        assert (stuck.cancelling(), state.closed[Closed.UNREAD]) == (1, 1)
-        unsent.release(first)
-        assert state.unsent_bytes == MAX_BYTES
-        unsent.release(second)
-        unsent.check("a")
-        assert state.unsent_bytes == MAX_BYTES * 3 // 4
-
-    asyncio.run(scenario())
-
-
-def test_single_answer_may_be_larger_than_all_that_are_held() -> None:
-    async def scenario() -> None:
-        unsent = UnsentAnswers(MAX_BYTES)
-        large = unsent.hold("a", 2 * MAX_BYTES)
-        with pytest.raises(Overloaded):
-            unsent.hold("b", 20_000)
-        unsent.release(large)
-        assert unsent.hold("b", 20_000)
-
-    asyncio.run(scenario())
 
 
 def test_request_is_in_flight_until_its_answer_is_taken(
@@ -146,7 +99,7 @@ def test_answers_that_are_not_taken_have_a_bound_for_each_client_and_for_all(
     until(lambda: refused() == 9)
     assert 4_000_000 < server.metric("offramp_unsent_bytes") <= most
     assert server.answer("w1")
-    monkeypatch.setattr(serve.api.unsent, "STALLED_S", 0.0)
+    monkeypatch.setattr(serve.access.held_bytes, "STALLED_S", 0.0)
     ask("127.0.0.5")
     closed = "offramp_connections_closed_total"
     until(lambda: server.metric(closed, reason="unread") == 1)

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 import serve.http.guard
+from serve.access.held_bytes import HeldBytes
+from serve.api.app import build_http_app
 from serve.config import ConnectionLimits, ServerConfig
-from serve.http.standalone import build_standalone_app
+from serve.http.standalone import standalone_context
 from serve.metrics.connections import ConnectionState
 from tests.serve.support.live_server import LiveServer, Problem, listening
 
@@ -63,10 +65,11 @@ class Client:
 
 
 class Served(NamedTuple):
-    """A server, what it says of its connections, and clients for it."""
+    """A server, what it says of its connections and answers, and clients for it."""
 
     live: LiveServer
     state: ConnectionState
+    answers: HeldBytes
     connect: Callable[..., Client]
 
 
@@ -82,7 +85,8 @@ def start_limited(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         def start(**limits: Any) -> Served:
             state, connections = ConnectionState(), ConnectionLimits(**limits)
             config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32", num_threads=1)
-            app = build_standalone_app(config, state)
+            context = standalone_context(config, state)
+            app = build_http_app(context)
             live = stack.enter_context(listening(app, connections, state))
 
             def connect(**options: Any) -> Client:
@@ -90,7 +94,7 @@ def start_limited(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
                 stack.callback(client.socket.close)
                 return client
 
-            return Served(live, state, connect)
+            return Served(live, state, context.answers, connect)
 
         yield start
 

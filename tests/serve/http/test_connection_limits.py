@@ -198,7 +198,7 @@ def test_connection_that_takes_no_answers_makes_room(start_limited: StartLimited
     for _ in range(4):
         greedy = served.connect(receive_buffer_bytes=4096)
         greedy.send(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
-    until(lambda: served.state.unsent_bytes > 4 * 50_000)
+    until(lambda: served.answers.num_bytes > 4 * 50_000)
     other = served.connect()
     other.send(LIVE)
     assert other.answer().startswith(b"HTTP/1.1 200")

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-import serve.api.unsent
+import serve.access.held_bytes
 import serve.http.grpc.reading
 from serve.access.keys import Key, KeyLimits, new_key
 from serve.config import ConnectionLimits
@@ -60,7 +60,7 @@ def test_calls_without_messages_make_room_for_calls_with_one(bundle_folder: Path
 def test_call_is_in_flight_until_its_answer_is_taken(
     bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve.api.unsent, "FREE_BYTES", 10)
+    monkeypatch.setattr(serve.access.held_bytes, "FREE_BYTES", 10)
     limits = KeyLimits(in_flight=1)
     key = Key(name="one", sha256="0" * 64, scopes=("classify",), limits=limits)
     bearer = (("x-api-key", new_key(key, tmp_path / "keys.json")),)
