@@ -8,19 +8,15 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from serve.audits.counts import Counts, Key
-from serve.audits.promises import live_keys
-from serve.audits.quality import ProfileQuality, PromiseQuality, profile_quality, requested
+from serve.audits.counts import AuditCounts, AuditKey, counts_of_all
+from serve.audits.quality import PolicyQuality, ProfileQuality, PromiseQuality, policy_quality
 from serve.audits.safer import safer_policy
-from serve.audits.summed import SummedCounts
 from serve.audits.webhook import Webhook
 from serve.errors import VersionConflict
 from serve.logs import TRAIL, fields
-from serve.policy.audit import Guard
-from serve.policy.entry import Change, VersionedPolicy
+from serve.policy.entry import Change
 from serve.policy.live import Live, LivePolicy
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.store import CountStore
@@ -30,34 +26,18 @@ trail = logging.getLogger(TRAIL)
 _LOOK_EVERY_S: Final = 5.0
 
 
-class Judged(NamedTuple):
-    """What audits say of one version of a policy.
-
-    Attributes:
-        live: the policy.
-        profiles: of the policy.
-        requests: targets of requests themselves, and what has answered under overload.
-    """
-
-    live: Live
-    profiles: Mapping[Key, ProfileQuality]
-    requests: Mapping[Key, ProfileQuality]
-
-
 class Alarm(NamedTuple):
     """A promise that live answers break.
 
     Attributes:
-        key: whose promise it is.
+        key: of the answers that break it.
         version: of the policy that was judged.
-        guard: of that policy.
         promise: what audits say of it.
         new_version: of the policy with a safer rule; None where it stays as it is.
     """
 
-    key: Key
+    key: AuditKey
     version: int
-    guard: Guard
     promise: PromiseQuality
     new_version: int | None = None
 
@@ -93,79 +73,65 @@ class Guardrail:
     """Watches the promises of one model, in one replica."""
 
     def __init__(
-        self,
-        model: str,
-        policy: LivePolicy,
-        ladder: ServedLadder,
-        store: CountStore,
+        self, model: str, policy: LivePolicy, ladder: ServedLadder, store: CountStore
     ) -> None:
         """Take the model's policy and rungs, and the store that all replicas share."""
         self._model, self._policy, self._ladder, self._store = model, policy, ladder, store
-        self._summed, self._counts = SummedCounts(model, store), Counts()
+        self._counts = AuditCounts()
         self._noted: set[str] = set()
         self._webhook = Webhook()
         self._looked_s = -math.inf
 
     def watch(self) -> None:
-        """Look, if the last time is long enough ago, and tell the policy's webhook."""
+        """Look, if the last time is long enough ago."""
         now_s = time.monotonic()
-        if now_s - self._looked_s < _LOOK_EVERY_S:
-            return
-        self._looked_s = now_s
-        for alarm in self.look():
-            if url := alarm.guard.webhook:
-                self._webhook.tell(url, {"model": self._model, **alarm.data})
+        if now_s - self._looked_s >= _LOOK_EVERY_S:
+            self._looked_s = now_s
+            self.look()
 
-    def judge(self) -> Judged:
+    def judge(self) -> PolicyQuality:
         """Return what the audits of all replicas say of the live policy; the store may block.
 
         Raises:
             Unavailable: the store does not answer.
         """
-        self._counts = self._summed()
+        self._counts = counts_of_all(self._model, self._store)
         return self.latest()
 
-    def latest(self) -> Judged:
+    def latest(self) -> PolicyQuality:
         """Return the same by the counts that were read last."""
-        live, counts = self._policy.live, self._counts
-        known, delta = dict(counts), live.entry.policy.guard.delta
-        profiles = {
-            key: profile_quality(key, known.get(key), delta, self._expected(live, key))
-            for key in live_keys(live)
-        }
-        own = {key: profile_quality(key, known[key], delta, {}) for key in requested(counts)}
-        return Judged(live, profiles, own)
+        return policy_quality(self._policy.live, self._counts, self._ladder)
 
     def look(self) -> list[Alarm]:
-        """Judge, and do what the policy wants; return the alarms that this replica is to tell.
+        """Judge, do what the policy wants, and tell its webhook; return what this replica tells.
 
         Raises:
             Unavailable: the store does not answer.
         """
         self._policy.refresh()
         judged = self.judge()
-        entry = judged.live.entry
-        found = list(_broken(entry, judged.profiles))
-        others = list(_broken(entry, judged.requests))
-        # One whose stored policy cannot be followed here has not judged what others follow.
-        if entry.policy.guard.on_broken_promise == "safer" and not self._policy.unfollowed:
-            told = [*self._made_safer(judged.live, found), *filter(self._first, others)]
+        guard = judged.live.entry.policy.guard
+        found, others = (_alarms(judged.live, each) for each in (judged.profiles, judged.requests))
+        # A replica that cannot follow the stored policy has not judged what others follow.
+        if guard.on_broken_promise == "safer" and not self._policy.unfollowed:
+            told = self._made_safer(judged.live, found) + self._new(others)
         else:
-            told = [*filter(self._first, (*found, *others))]
+            told = self._new(found + others)
         for alarm in told:
-            line = {"model": self._model, **alarm.data}
-            trail.warning("promise broken", extra=fields(**line))
+            data = {"model": self._model, **alarm.data}
+            trail.warning("promise broken", extra=fields(**data))
+            if guard.webhook:
+                self._webhook.tell(guard.webhook, data)
         return told
 
     def _made_safer(self, live: Live, found: list[Alarm]) -> list[Alarm]:
-        policy = live.entry.policy
-        for alarm in found:
-            promise = alarm.promise
-            policy = safer_policy(
-                policy, alarm.key.profile, promise.loss, promise.epsilon, self._ladder
-            )
+        """Put safer rules in place of all that broke a promise; return those that were changed."""
         if not found:
             return []
+        policy = live.entry.policy
+        for alarm in found:
+            name, promise = alarm.key.profile, alarm.promise
+            policy = safer_policy(policy, name, promise.loss, promise.epsilon, self._ladder)
         why = "; ".join(alarm.sentence for alarm in found)
         change = Change("guardrail", why, "guardrail")
         try:
@@ -174,24 +140,18 @@ class Guardrail:
             return []  # another replica or a client came first, and the next look is at theirs
         return [alarm._replace(new_version=made.new.version) for alarm in found]
 
-    def _first(self, alarm: Alarm) -> bool:
-        """Note an alarm by its name; return whether it is a new one."""
-        if alarm.name in self._noted:
-            return False
-        first = self._store.note_alarm(self._model, alarm.name)
-        self._noted.add(alarm.name)
-        return first
-
-    def _expected(self, live: Live, key: Key) -> dict[int, float]:
-        """Return how many of the certifying texts leave at each layer; empty if unknown."""
-        found = live.applied.named[key.profile]
-        if found.resolution is None or self._ladder.certified is None:
-            return {}
-        return dict(zip(self._ladder.traits.exits, found.resolution.rung.exit_shares, strict=True))
+    def _new(self, alarms: list[Alarm]) -> list[Alarm]:
+        """Note alarms by their names; return those that no replica has noted before."""
+        unheard = [alarm for alarm in alarms if alarm.name not in self._noted]
+        new = [alarm for alarm in unheard if self._store.note_alarm(self._model, alarm.name)]
+        self._noted.update(alarm.name for alarm in unheard)
+        return new
 
 
-def _broken(entry: VersionedPolicy, found: Mapping[Key, ProfileQuality]) -> Iterator[Alarm]:
-    for key, quality in found.items():
-        for promise in quality.promises:
-            if promise.state == "broken":
-                yield Alarm(key, entry.version, entry.policy.guard, promise)
+def _alarms(live: Live, judged: dict[AuditKey, ProfileQuality]) -> list[Alarm]:
+    return [
+        Alarm(key, live.entry.version, promise)
+        for key, quality in judged.items()
+        for promise in quality.promises
+        if promise.state == "broken"
+    ]

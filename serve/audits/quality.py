@@ -2,15 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.audits.counts import DEGRADED, REQUEST, Bound, Counts, Key
+from serve.audits.counts import DEGRADED, REQUEST, AuditCounts, AuditKey, Tally
 from serve.audits.evidence import confidence_sequence, log10_restarted
-from serve.audits.tally import Tally
+from serve.audits.promise import Bound, promises
 from serve.policy.ladder import Loss
+from serve.policy.live import Live
+from serve.policy.served_ladder import ServedLadder
 
 State = Literal["kept", "watching", "broken", "not audited", "no promise"]
 Interval = tuple[float, float]
@@ -72,24 +74,56 @@ class ProfileQuality(_Shown):
     )
 
 
+class PolicyQuality(NamedTuple):
+    """What audits say of one version of a policy.
+
+    Attributes:
+        live: the policy.
+        profiles: its profiles, and its default where that is none of them.
+        requests: targets of requests themselves, and the rules that have answered under overload:
+            the twenty with the most audits.
+    """
+
+    live: Live
+    profiles: dict[AuditKey, ProfileQuality]
+    requests: dict[AuditKey, ProfileQuality]
+
+
+def policy_quality(live: Live, counts: AuditCounts, ladder: ServedLadder) -> PolicyQuality:
+    """Return what the counts of all replicas say of a policy; `ladder` is the model's."""
+    delta = live.entry.policy.guard.delta
+    profiles = {}
+    for name, promise in promises(live).items():
+        key, resolution = AuditKey(name, promise), live.applied.named[name].resolution
+        expected: dict[int, float] = {}
+        if resolution and ladder.certified:
+            expected = dict(zip(ladder.traits.exits, resolution.rung.exit_shares, strict=True))
+        profiles[key] = profile_quality(key, counts.get(key), delta, expected)
+    own = [key for key in counts if key.profile in (REQUEST, DEGRADED) and key.promise]
+    own.sort(key=lambda key: -counts[key].audited)
+    requests = {key: profile_quality(key, counts[key], delta, {}) for key in own[:_MAX_REQUESTED]}
+    return PolicyQuality(live, profiles, requests)
+
+
 def profile_quality(
-    key: Key, tally: Tally | None, delta: float, expected: Mapping[int, float]
+    key: AuditKey, tally: Tally | None, delta: float, expected: Mapping[int, float]
 ) -> ProfileQuality:
     """Return what a tally says.
 
     Args:
-        key: whose it is.
+        key: of the tally.
         tally: None where nothing has been drawn yet.
         delta: of the guard: evidence of 1/delta is an alarm.
         expected: share of the certifying texts by exit layer; empty if unknown.
     """
     found = tally or Tally(since="")
     promise = key.promise
-    promises = (
+    promised = (
         [_promise_quality(bound, found, delta) for bound in promise.bounds] if promise else []
     )
-    states = {each.state for each in promises}
+    states = {each.state for each in promised}
     exits = _exits(found, expected)
+    drift = sum(abs(each.share - (each.expected or 0.0)) for each in exits.values()) / 2
     return ProfileQuality(
         state=next((state for state in _ORDER if state in states), "no promise"),
         rule=json.loads(promise.rule) if promise else None,
@@ -100,38 +134,26 @@ def profile_quality(
         differences=found.differ,
         disagreement=found.differ / found.audited if found.audited else None,
         interval=confidence_sequence(found.differ, found.audited, delta),
-        promises=promises,
+        promises=promised,
         exits=exits,
-        drift=_drift(exits) if expected and found.audited else None,
+        drift=drift if expected and found.audited else None,
     )
-
-
-def requested(counts: Counts) -> Iterator[Key]:
-    """Yield the keys of promises that are no profile's, with the most audits, at most twenty."""
-    others = REQUEST, DEGRADED
-    own = [(tally.audited, key) for key, tally in counts if key.profile in others and key.promise]
-    own.sort(key=lambda each: -each[0])
-    yield from (key for _, key in own[:_MAX_REQUESTED])
 
 
 def _promise_quality(bound: Bound, tally: Tally, delta: float) -> PromiseQuality:
     seen = tally.seen.observed(bound.loss)
-    if seen is None:
-        return PromiseQuality(
-            loss=bound.loss, epsilon=bound.epsilon, texts=None, lost=None, interval=None,
-            evidence_log10=None, state="not audited",
-        )  # fmt: skip
-    lost, texts = seen
-    recent = ((day, part.observed(bound.loss) or (0, 0)) for day, part in tally.recent())
-    evidence = log10_restarted(seen, recent, bound.epsilon)
-    interval = confidence_sequence(lost, texts, delta)
-    state: State = "kept" if interval[1] <= bound.epsilon else "watching"
-    if evidence >= -math.log10(delta):
-        state = "broken"
-    return PromiseQuality(
-        loss=bound.loss, epsilon=bound.epsilon, texts=texts, lost=lost, interval=interval,
-        evidence_log10=evidence, state=state,
-    )  # fmt: skip
+    found: dict[str, Any] = dict.fromkeys(("texts", "lost", "interval", "evidence_log10"))
+    state: State = "not audited"
+    if seen:
+        lost, texts = seen
+        recent = ((day, part.observed(bound.loss) or (0, 0)) for day, part in tally.recent())
+        evidence = log10_restarted(seen, recent, bound.epsilon)
+        interval = confidence_sequence(lost, texts, delta)
+        found = {"texts": texts, "lost": lost, "interval": interval, "evidence_log10": evidence}
+        state = "kept" if interval[1] <= bound.epsilon else "watching"
+        if evidence >= -math.log10(delta):
+            state = "broken"
+    return PromiseQuality(loss=bound.loss, epsilon=bound.epsilon, state=state, **found)
 
 
 def _exits(tally: Tally, expected: Mapping[int, float]) -> dict[int, ExitQuality]:
@@ -145,7 +167,3 @@ def _exits(tally: Tally, expected: Mapping[int, float]) -> dict[int, ExitQuality
             expected=expected.get(layer, 0.0) if expected else None,
         )
     return found
-
-
-def _drift(exits: Mapping[int, ExitQuality]) -> float:
-    return sum(abs(each.share - (each.expected or 0.0)) for each in exits.values()) / 2

@@ -1,4 +1,4 @@
-"""What an audit keeps, and the newest of them. No texts, token ids or request ids are among it."""
+"""What every exit said of the texts that were audited last. No texts or token ids are kept."""
 
 import threading
 from collections import deque
@@ -7,14 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.audits.counts import Promise
-from serve.audits.tally import Compared
-from serve.policy.flag import AnyFlag
-from serve.policy.windows import Windows
-
 MAX_RECORDS = 5_000
 MAX_BYTES = 64 * 1024 * 1024
-_RECORD_BYTES = 3_000  # without the logits, about
+_RECORD_BYTES = 1_000  # without the logits, about
 
 
 class RowLogits(NamedTuple):
@@ -30,51 +25,23 @@ class RowLogits(NamedTuple):
     uncertainty: NDArray[np.float32] | None = None
     counted: NDArray[np.bool_] | None = None
 
-    @property
-    def nbytes(self) -> int:
-        """What the arrays take."""
-        return sum(each.nbytes for each in self if each is not None)
-
 
 class AuditRecord(NamedTuple):
     """One audited text.
 
     Attributes:
-        time_s: when it was compared, seconds since 1970.
-        version: of the policy that it was answered under.
-        profile: see `Key`.
-        rule: what decided when it leaves, as JSON.
-        target: what the rule came from, as JSON; None where a rule was chosen.
-        promise: that the answer came with; None without.
-        exit_index: where the text left, counted from 0; of several windows, that which decided.
-        early: whether it, or any window of it, left before the last exit.
-        deadline: whether a deadline, and not the rule, made it leave.
-        num_tokens: its length.
-        compared: how the answer differs from full depth's.
+        profile: that has answered; see `AuditKey`.
         rows: the text, or each of its windows.
-        windows: how several windows are combined; None of a single one.
-        flag: that decided what was flagged; None without.
     """
 
-    time_s: float
-    version: int
     profile: str
-    rule: str
-    target: str | None
-    promise: Promise | None
-    exit_index: int
-    early: bool
-    deadline: bool
-    num_tokens: int
-    compared: Compared
     rows: tuple[RowLogits, ...]
-    windows: Windows | None = None
-    flag: AnyFlag | None = None
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory, about."""
-        return _RECORD_BYTES + sum(row.nbytes for row in self.rows)
+        """The memory that the record takes, about."""
+        arrays = (array for row in self.rows for array in row if array is not None)
+        return _RECORD_BYTES + sum(array.nbytes for array in arrays)
 
 
 class AuditLog:
@@ -87,11 +54,8 @@ class AuditLog:
         self._num_bytes = 0
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._records)
-
     def add(self, record: AuditRecord) -> None:
-        """Keep a record, and drop as many of the oldest as it takes."""
+        """Keep a record, and drop as many of the oldest as need be."""
         with self._lock:
             self._records.append(record)
             self._num_bytes += record.nbytes

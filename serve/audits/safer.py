@@ -5,7 +5,7 @@ from typing import Any, Final
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.ladder import Loss
 from serve.policy.profile import RuleOrTarget, Settings
-from serve.policy.resolution import ServedRung, nearest
+from serve.policy.resolution import nearest
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target, TargetChoice
 from serve.rules import NeverRule
@@ -35,12 +35,12 @@ def safer_policy(
         ladder: of the variant that broke it.
     """
     wish = _safer_wish(policy, profile, loss, epsilon, ladder)
-    if profile == DEFAULT and not isinstance(policy.default, str):
-        return policy.model_copy(update={"default": wish})
     name = policy.default if profile == DEFAULT else profile
-    entry: Any = policy.profiles[str(name)]
+    if not isinstance(name, str):
+        return policy.model_copy(update={"default": wish})
+    entry: Any = policy.profiles[name]
     changed = entry.model_copy(update={"exit": wish}) if isinstance(entry, Settings) else wish
-    return policy.model_copy(update={"profiles": {**policy.profiles, str(name): changed}})
+    return policy.model_copy(update={"profiles": {**policy.profiles, name: changed}})
 
 
 def _safer_wish(
@@ -49,13 +49,16 @@ def _safer_wish(
     wish = policy.wishes[profile]
     if not isinstance(wish, TargetChoice) or loss not in _FIELDS:
         return NeverRule()
-    flag = policy.settings_for(None if profile == DEFAULT else profile).flag
-    if wish.target.decides and flag is None:
-        return NeverRule()
-    of_target = ladder.deciding(flag) if flag and wish.target.decides else ladder
-    rungs = of_target.rungs(policy.limits)
+    if wish.target.decides:
+        flag = policy.settings_for(None if profile == DEFAULT else profile).flag
+        if flag is None:
+            return NeverRule()
+        ladder = ladder.deciding(flag)
+    rungs = ladder.rungs(policy.limits)
     layers = nearest(wish.target, rungs).rung.expected_layers
-    for bound in _smaller_bounds(rungs, loss, epsilon):
+    certified = (rung.certificate(loss) for rung in rungs)
+    smaller = {c.epsilon for c in certified if c and c.epsilon < epsilon}
+    for bound in sorted(smaller, reverse=True):
         target = _bounded(wish.target, loss, bound)
         found = nearest(target, rungs)
         if not found.problem and not found.rung.full_depth and found.rung.expected_layers > layers:
@@ -63,13 +66,7 @@ def _safer_wish(
     return NeverRule()
 
 
-def _smaller_bounds(rungs: tuple[ServedRung, ...], loss: Loss, epsilon: float) -> list[float]:
-    """Return the epsilons that rungs are certified for, the next smaller one first."""
-    certified = (rung.certificate(loss) for rung in rungs)
-    return sorted({c.epsilon for c in certified if c and c.epsilon < epsilon}, reverse=True)
-
-
 def _bounded(target: Target, loss: Loss, bound: float) -> Target:
-    own = {name: getattr(target, name) for name in (*_FIELDS.values(), "max_loss")}
-    given = {name: most for name, most in own.items() if most is not None}
-    return Target.model_validate({**given, _FIELDS[loss]: bound})
+    """Return a target's bounds on losses alone, with another one for this loss."""
+    own = target.model_dump(include={*_FIELDS.values(), "max_loss"}, exclude_none=True)
+    return Target.model_validate({**own, _FIELDS[loss]: bound})

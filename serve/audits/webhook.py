@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 5.0
 _MOST_WAITING: Final = 16
+_TRIES: Final = 2
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -42,15 +43,14 @@ class Webhook:
     def _run(self) -> None:
         while True:
             url, body = self._waiting.get()
-            for last in (False, True):
-                problem = self._post(url, body)
+            for tries in range(1, _TRIES + 1):
+                problem = self._problem_of_post(url, body)
                 if not problem:
                     break
-                what = "was not told" if last else "was not told yet"
+                what = "was not told" if tries == _TRIES else "was not told yet"
                 log.warning("an alarm %s to %s: %s", what, _host(url), problem)
 
-    def _post(self, url: str, body: bytes) -> str:
-        """Return what has gone wrong; empty if nothing."""
+    def _problem_of_post(self, url: str, body: bytes) -> str:
         request = Request(url, body, {"Content-Type": "application/json"}, method="POST")
         try:
             with self._opener.open(request, timeout=_TIMEOUT_S):

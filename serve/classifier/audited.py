@@ -1,206 +1,108 @@
-"""An answer that has been sent, compared with the one that full depth would have given."""
+"""A text that has been answered and is drawn for an audit, and what the audit finds of it."""
 
-import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from serve.audits.counts import DEGRADED, Key
+from serve.audits.counts import DEGRADED, REQUEST, AuditKey, Seen, Tally
+from serve.audits.promise import Promise, promise_of
 from serve.audits.record import AuditRecord, RowLogits
-from serve.audits.tally import Compared, Tally
 from serve.classifier.combined import combine
-from serve.classifier.flagger import Flagger, probabilities
-from serve.classifier.score_map import ScoreMap
+from serve.classifier.comparing import Comparing, TextAnswer
+from serve.classifier.flagger import Flagger
+from serve.classifier.request import ModelRequest
+from serve.classifier.request_tokenizer import Texts
+from serve.classifier.windowed import Answered
 from serve.engine.audit_rows import EveryExit
-from serve.engine.outputs import non_finite_rows
 from serve.engine.row import Answer
 from serve.engine.runner import Ids
-from serve.policy.ladder import SCORE_TOLERANCE
-from serve.policy.rollout import ArmOf
-from serve.policy.served_ladder import ServedLadder
+from serve.policy.chosen_exit import ChosenExit
+from serve.policy.document import DEFAULT
+from serve.policy.live import Live
 from serve.policy.windows import Windows
-from serve.rules.multipart import decisions
 from serve.rules.reason import Reason
-from serve.rules.traits import Traits
-from serve.tokenization.entities import Aggregation, EntityReader
+from serve.tokenization.entities import Aggregation
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut
-
-
-class Answered(NamedTuple):
-    """An answer and the tokens that it is about."""
-
-    answer: Answer
-    tokens: Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Comparing:
-    """How the answers of one model are compared.
-
-    Attributes:
-        traits: the model.
-        scores: maps the scores of its exits.
-        entities: reads the answers of a token classifier; None for other tasks.
-        tolerance: of a regression: values further apart differ.
-    """
-
-    traits: Traits
-    scores: ScoreMap
-    entities: EntityReader | None
-    tolerance: float = 0.0
-
-    @classmethod
-    def of(
-        cls, traits: Traits, scores: ScoreMap, entities: EntityReader | None, ladder: ServedLadder
-    ) -> Self | None:
-        """Return how a model's answers are compared; None where there is nothing to compare.
-
-        That is where the last exit is the only one, and of a regression without a calibration,
-        which says how near two values must be.
-        """
-        tolerance = ladder.certified.tolerance if ladder.certified else None
-        if len(traits.exits) == 1 or (traits.task == "regression" and tolerance is None):
-            return None
-        return cls(traits, scores, entities, tolerance or 0.0)
-
-    def answer(self, row: EveryExit) -> Answer:
-        """Return full depth's answer to a text, or to a window.
-
-        Raises:
-            ValueError: it has none, since its logits are no numbers.
-        """
-        logits, last = row.logits[-1], len(self.traits.exits) - 1
-        if non_finite_rows(self.traits.task, logits[None]).any():
-            raise ValueError("full depth gave no number")
-        answer = Answer(logits, last, Reason.FINAL, math.nan, 0.0, 0.0, last)
-        return self.scores.answer(answer)
-
-    def differs(self, sent: Answered, full: Answered, aggregation: Aggregation) -> bool:
-        """Tell whether two answers to a text are not the same."""
-        one, other, task = sent.answer, full.answer, self.traits.task
-        if task == "regression":
-            # As `Recorded.same` has it: a value that is no number is near nothing.
-            near = abs(float(one.logits[0]) - float(other.logits[0])) <= self.tolerance
-            return not near
-        if task == "token":
-            return self._entities(sent, aggregation) != self._entities(full, aggregation)
-        if task == "single_label":
-            return _label(one) != _label(other)
-        return not np.array_equal(decisions(task, one.logits), decisions(task, other.logits))
-
-    def score_differs(self, sent: Answered, full: Answered) -> bool:
-        """Tell whether a shown score is too far from full depth's of the same label."""
-        task = self.traits.task
-        if task == "regression" or sent.answer.logits.shape != full.answer.logits.shape:
-            return False
-        gaps = np.abs(_scores(sent.answer, self.traits) - _scores(full.answer, self.traits))
-        if task == "single_label":
-            gaps = gaps[_label(sent.answer)]
-        elif task == "token":
-            chosen = decisions(task, sent.answer.logits)[:, None]
-            gaps = np.take_along_axis(gaps, chosen, axis=-1)[sent.tokens.counted]
-        return bool((gaps > SCORE_TOLERANCE).any())
-
-    def _entities(
-        self, answered: Answered, aggregation: Aggregation
-    ) -> list[tuple[str, tuple[int, int]]]:
-        tokens = answered.tokens
-        assert self.entities is not None
-        assert tokens.counted is not None
-        assert tokens.word_spans is not None
-        found = self.entities.read(
-            answered.answer.logits, tokens.counted, tokens.word_spans, aggregation
-        )
-        return [(entity.label, entity.span or entity.tokens) for entity in found]
+from serve.tokenization.word_spans import WordSpans
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ServedText:
+class AuditedText:
     """A text that has been answered, without its characters.
 
     Attributes:
+        profile: that has answered, of the live policy or of a candidate; see `AuditKey`.
+        keys: what it is counted as.
         sent: the answer.
+        exit_index: where the text left; of several windows, that which decided.
+        early: whether the text, or any window of it, left before the last exit.
         text: its tokens, or its windows.
         decided: the window that the answer rests on; 0 without windows.
         windows: how its windows are combined; None of a single one.
         flagger: tells what flags it; None without a flag.
         aggregation: how tokens become entities.
-        draft: its record, without what is found by comparing.
         comparing: how it is compared.
-        arm: of the rollout that has answered; None without one.
     """
 
-    sent: Answered
+    profile: str
+    keys: Sequence[AuditKey]
+    sent: TextAnswer
+    exit_index: int
+    early: bool
     text: Tokens | Cut
     decided: int
     windows: Windows | None
     flagger: Flagger | None
     aggregation: Aggregation
-    draft: AuditRecord
     comparing: Comparing
-    arm: ArmOf | None = None
-
-    @property
-    def keys(self) -> Sequence[Key]:
-        """All that it is counted as.
-
-        Promises are the live policy's, and no candidate's. What a faster rung has answered under
-        overload says nothing of either arm.
-        """
-        own = Key(self.draft.profile, self.draft.promise)
-        if self.arm is None or own.profile == DEGRADED:
-            return [own]
-        of_arm = Key.of_arm(self.arm)
-        return [own, of_arm] if self.arm.name == "live" else [of_arm]
 
     @property
     def rows(self) -> Sequence[tuple[Ids, Ids]]:
         """Token ids and types of the text, or of each of its windows."""
         return [(tokens.input_ids, tokens.token_type_ids) for tokens in self._tokens]
 
-    def compare(self, rows: Sequence[EveryExit]) -> tuple[AuditRecord, Tally]:
-        """Return what comes of the audit; see `serve.audits.lane.Served`.
+    def compare(self, rows: Sequence[EveryExit]) -> Tally:
+        """Return what the audit has found, given what every exit says of `rows`.
 
         Raises:
             ValueError: full depth has no answer.
         """
         sent, full = self.sent, self._full([self.comparing.answer(row) for row in rows])
         now, before = self._flagged(full), self._flagged(sent)
-        compared = Compared(
-            differs=self.comparing.differs(sent, full, self.aggregation),
-            score_differs=self.comparing.score_differs(sent, full),
-            flagged=now,
-            missed=now and not before,
-            false_alarm=before and not now,
+        seen = Seen(
+            audited=1,
+            differ=int(self.comparing.differs(sent, full, self.aggregation)),
+            score_differ=int(self.comparing.score_differs(sent, full)),
+            flagged=int(now),
+            missed=int(now and not before),
+            false_alarms=int(before and not now),
         )
+        return Tally.of(seen, self.comparing.traits.exits[self.exit_index], self.early)
+
+    def record(self, rows: Sequence[EveryExit]) -> AuditRecord:
+        """Return what is kept of the audit, given what every exit says of `rows`."""
         kept = [
             RowLogits(row.logits, row.uncertainty, tokens.counted)
             for row, tokens in zip(rows, self._tokens, strict=True)
         ]
-        record = self.draft._replace(time_s=time.time(), compared=compared, rows=tuple(kept))
-        layer = self.comparing.traits.exits[record.exit_index]
-        return record, Tally.of(compared, layer, record.early)
+        return AuditRecord(self.profile, tuple(kept))
 
     @property
     def _tokens(self) -> Sequence[Tokens]:
         return self.text.windows if isinstance(self.text, Cut) else [self.text]
 
-    def _flagged(self, answered: Answered) -> bool:
-        return bool(self.flagger and self.flagger.flags(answered.answer, answered.tokens))
+    def _flagged(self, found: TextAnswer) -> bool:
+        return bool(self.flagger and self.flagger.flags(found.answer, found.tokens))
 
-    def _full(self, answers: Sequence[Answer]) -> Answered:
+    def _full(self, answers: Sequence[Answer]) -> TextAnswer:
         """Return full depth's answer to the text from those to its windows."""
         if not isinstance(self.text, Cut):
-            return Answered(answers[0], self.text)
+            return TextAnswer(answers[0], self.text)
         assert self.windows is not None
         winner, task = self._winner(answers, self.text), self.comparing.traits.task
         combined = combine(self.text, answers, winner, self.windows, task)
-        return Answered(combined.answer, combined.tokens)
+        return TextAnswer(combined.answer, combined.tokens)
 
     def _winner(self, answers: Sequence[Answer], text: Cut) -> int | None:
         """Return the window that would have answered for all of them; None if they are combined.
@@ -215,15 +117,88 @@ class ServedText:
         return self.decided if self.decided in flagged else next(iter(flagged), None)
 
 
-def _label(answer: Answer) -> int:
-    """Return the label that a result shows."""
-    return (
-        answer.label
-        if answer.label >= 0
-        else int(decisions("single_label", answer.logits[None])[0])
-    )
+class AuditedRequest(NamedTuple):
+    """An answered request of which a text is drawn.
+
+    Attributes:
+        request: what was asked.
+        live: the policy that it was answered under.
+        chosen: what its choice had become.
+        texts: of the request.
+        windows: how long ones were cut.
+        flagger: tells what flags them.
+        answered: the answers.
+    """
+
+    request: ModelRequest
+    live: Live
+    chosen: ChosenExit
+    texts: Texts
+    windows: Windows | None
+    flagger: Flagger | None
+    answered: Answered
+
+    def text(self, place: int, comparing: Comparing) -> AuditedText:
+        """Return one of its texts; the result holds no characters of it."""
+        text, answer = self.texts[place], self.answered.answers[place]
+        report = self.answered.reports.get(place)
+        exits = report.exit_indices if report else (answer.exit_index,)
+        sent = TextAnswer(answer, _bare(self.answered.tokens[place]))
+        return AuditedText(
+            profile=self._profile,
+            keys=self._keys(answer, whole=report is None),
+            sent=sent,
+            exit_index=answer.exit_index,
+            early=min(exits) < len(comparing.traits.exits) - 1,
+            text=_bare_cut(text) if isinstance(text, Cut) else _bare(text),
+            decided=report.answered if report else 0,
+            windows=self.windows if report else None,
+            flagger=self.flagger,
+            aggregation=self.request.aggregation,
+            comparing=comparing,
+        )
+
+    def _keys(self, answer: Answer, whole: bool) -> list[AuditKey]:
+        """Return what a text is counted as; `whole` tells that it is in one window.
+
+        Promises are the live policy's, and no candidate's. What a faster rung has answered under
+        overload says nothing of either arm.
+        """
+        arm, promise = self.live.arm, self._promise(answer) if whole else None
+        own = AuditKey(self._profile, promise)
+        if arm is None or self.chosen.moved:
+            return [own]
+        return [own, AuditKey.of_arm(arm)] if arm.name == "live" else [AuditKey.of_arm(arm)]
+
+    @property
+    def _profile(self) -> str:
+        """The name that the request's texts are counted under; see `AuditKey`."""
+        if self.chosen.moved:
+            return DEGRADED
+        choice = self.request.exit_choice
+        name = self.live.entry.policy.default if choice is None else choice
+        if isinstance(name, str):
+            return name
+        return DEFAULT if choice is None else REQUEST
+
+    def _promise(self, answer: Answer) -> Promise | None:
+        """Return what is promised of an answer to a text of one window; None if nothing is.
+
+        Entities are certified as they are found by default, and a deadline is not part of a rule.
+        """
+        if answer.reason is Reason.DEADLINE or self.request.aggregation != "simple":
+            return None
+        return promise_of(self.live, self._profile, self.chosen)
 
 
-def _scores(answer: Answer, traits: Traits) -> NDArray[np.float32]:
-    """Return the score of every label as it is shown, of every token where these are labelled."""
-    return probabilities(answer, traits.task == "multi_label")
+def _bare(tokens: Tokens) -> Tokens:
+    """Return tokens without the characters of their text."""
+    spans = tokens.word_spans
+    if spans is None:
+        return tokens
+    return tokens._replace(word_spans=WordSpans([""] * len(spans.pieces), *spans[1:]))
+
+
+def _bare_cut(cut: Cut) -> Cut:
+    windows = [_bare(window) for window in cut.windows]
+    return cut._replace(whole=_bare(cut.whole), windows=windows)

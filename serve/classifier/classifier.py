@@ -12,12 +12,11 @@ from typing import Protocol, cast
 from uuid import uuid4
 
 from serve.audits.guardrail import Guardrail
-from serve.audits.lane import AuditLane
 from serve.bundle.loader import Bundle
-from serve.classifier.audited import Comparing
-from serve.classifier.audited_request import AuditedRequest
+from serve.classifier.audited import AuditedRequest
 from serve.classifier.auditor import Auditor
 from serve.classifier.classified import Classified
+from serve.classifier.comparing import Comparing
 from serve.classifier.degrading import Degrading
 from serve.classifier.flagger import flagger_for
 from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
@@ -147,21 +146,13 @@ class Classifier:
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
         self.guardrail = Guardrail(bundle.name, self.policy, self.ladder, store)
-        self.audits = AuditLane(
-            self.engine,
-            partial(store.put_counts, bundle.name, uuid4().hex),
-        )
+        comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
+        put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
+        self.audits = Auditor(self.engine, comparing, put_counts)
         self.rollout = RolloutWatch(
             bundle.name, self.policy, self.traits.exits, store, self.audits.count
         )
         self.audits.watches += self.guardrail.watch, self.rollout.watch
-        comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
-        self._auditor = Auditor(self.audits, comparing)
-
-    @property
-    def audited(self) -> bool:
-        """Whether its answers can be compared with full depth's."""
-        return self._auditor.compares
 
     def start(self) -> None:
         """Start the engine."""
@@ -223,9 +214,9 @@ class Classifier:
             windowed = Windowed(texts, windows, flagger, self.traits.task)
         answered = await self._answered(request, chosen.rule, texts, windowed, path)
         degraded = self.degrading.causes(chosen, answered.answers) if path else ()
-        if places := self._auditor.draw(len(texts), live.audit):
+        if places := self.audits.draw(len(texts), live.audit):
             done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
-            self._auditor.audit_soon(done, places)
+            self.audits.audit_soon(done, places)
         resolution = chosen.resolution
         if resolution and answered.reports:
             resolution = resolution.uncertified()

@@ -9,8 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from serve.audits.counts import DEGRADED, REQUEST
-from serve.audits.guardrail import Judged
-from serve.audits.quality import ProfileQuality, PromiseQuality
+from serve.audits.quality import PolicyQuality, ProfileQuality, PromiseQuality
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 
@@ -63,7 +62,7 @@ def _outcomes(classifier: Classifier) -> Mapping[tuple[str, str], int]:
     """Return the audits of this replica by profile and outcome, those that are 0 too."""
     profiles = (*classifier.policy.live.applied.named, REQUEST, DEGRADED)
     found = Counter({(profile, outcome): 0 for profile in profiles for outcome in _OUTCOMES})
-    for key, tally in classifier.audits.counts():
+    for key, tally in classifier.audits.counts().items():
         if key.rollout:  # the same audits once more, or a candidate's
             continue
         found[key.profile, "agree"] += tally.audited - tally.differ
@@ -72,7 +71,7 @@ def _outcomes(classifier: Classifier) -> Mapping[tuple[str, str], int]:
     return found
 
 
-def _judged(judged: Judged) -> Iterator[tuple[str, list[str], float]]:
+def _judged(judged: PolicyQuality) -> Iterator[tuple[str, list[str], float]]:
     """Yield name, labels without the model's, and value of each sample."""
     for key, quality in judged.profiles.items():
         yield from _disagreement(key.profile, quality)

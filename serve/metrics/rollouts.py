@@ -48,7 +48,7 @@ class RolloutCollector(Collector):
 
 def _answered(classifier: Classifier) -> Counter[str]:
     found = Counter[str]()
-    for key, tally in classifier.audits.counts():
+    for key, tally in classifier.audits.counts().items():
         if key.rollout and tally.traffic:
             found[key.profile] += sum(tally.traffic.exits.values())
     return found

@@ -9,9 +9,8 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.audits.counts import Counts, Key
+from serve.audits.counts import AuditCounts, AuditKey, Tally, Traffic, most_ms
 from serve.audits.evidence import ANY, RARE, confidence_sequence
-from serve.audits.tally import Tally, Traffic, most_ms
 from serve.policy.rollout import Arm, Rollout
 
 Verdict = Literal["successful", "failed", "inconclusive"]
@@ -78,7 +77,7 @@ class Judged(NamedTuple):
         return self.arms["candidate"].answers
 
 
-def judge(rollout: Rollout, counts: Counts, exits: Sequence[int]) -> Judged:
+def judge(rollout: Rollout, counts: AuditCounts, exits: Sequence[int]) -> Judged:
     """Judge a rollout.
 
     Each bound has its part of the rollout's delta, so that the chance of any wrong verdict, ever,
@@ -91,7 +90,7 @@ def judge(rollout: Rollout, counts: Counts, exits: Sequence[int]) -> Judged:
     """
     known = dict(counts)
     tallies: dict[Arm, Tally] = {
-        name: known.get(Key.of_arm(rollout.arm(name)), Tally(since="")) for name in _ARMS
+        name: known.get(AuditKey.of_arm(rollout.arm(name)), Tally(since="")) for name in _ARMS
     }
     traffic = {name: tally.traffic or Traffic() for name, tally in tallies.items()}
     total = sum(each.requests for each in traffic.values())

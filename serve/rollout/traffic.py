@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final
 
-from serve.audits.tally import Traffic, bucket_of
+from serve.audits.counts import Traffic, bucket_of
 from serve.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -26,7 +26,7 @@ _REFUSED: Final = frozenset(
 
 
 class ArmTraffic:
-    """Counts the requests of one arm. Any thread.
+    """AuditCounts the requests of one arm. Any thread.
 
     Attributes:
         name: of the arm.

@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from serve.audits.counts import Key
-from serve.audits.summed import SummedCounts
-from serve.audits.tally import Tally
+from serve.audits.counts import AuditKey, Tally, counts_of_all
 from serve.audits.webhook import Webhook
 from serve.errors import VersionConflict
 from serve.policy.entry import Change, RolloutAction, now
@@ -25,11 +23,11 @@ BY: Final = "rollout"
 _LOOK_EVERY_S: Final = 2.0
 
 # From the key of an arm and what it has answered: counts both with the audits.
-Count = Callable[[Key, Tally], None]
+Count = Callable[[AuditKey, Tally], None]
 
 
 class RolloutWatch:
-    """Counts the arms of one model's rollout in this replica, and moves it by those of all."""
+    """AuditCounts the arms of one model's rollout in this replica, and moves it by those of all."""
 
     def __init__(
         self,
@@ -41,7 +39,7 @@ class RolloutWatch:
     ) -> None:
         """Take the model's policy and exit layers, and where all replicas count."""
         self._model, self._policy, self._exits, self._count = model, policy, exits, count
-        self._summed = SummedCounts(model, store)
+        self._store = store
         self._traffic: dict[ArmOf, ArmTraffic] = {}
         self._webhook = Webhook()
         self._looked_s = -math.inf
@@ -62,7 +60,7 @@ class RolloutWatch:
         """Count with the audits what was answered since the last call."""
         for arm, traffic in list(self._traffic.items()):
             if taken := traffic.taken():
-                self._count(Key.of_arm(arm), Tally(traffic=taken))
+                self._count(AuditKey.of_arm(arm), Tally(traffic=taken))
             elif arm.rollout != getattr(self._policy.current.running, "id", ""):
                 self._traffic.pop(arm, None)
 
@@ -72,7 +70,7 @@ class RolloutWatch:
         Raises:
             Unavailable: the store does not answer.
         """
-        return judge(rollout, self._summed(), self._exits)
+        return judge(rollout, counts_of_all(self._model, self._store), self._exits)
 
     def look(self) -> None:
         """Judge the rollout that runs, if any, and make the move that follows.

@@ -108,7 +108,7 @@ def _start(classifier: Classifier, asked: RolloutStart) -> Following:
             f"at layer {exits[0]} at the earliest and {exits[-1]} at the latest; give a bound "
             "between them, or leave it out"
         )
-    if asked.bounds.disagreement is not None and not classifier.audited:
+    if asked.bounds.disagreement is not None and not classifier.audits.compares:
         raise InvalidRequest(
             "bounds.disagreement: answers of this model cannot be audited, because it has one exit "
             "alone, or no calibration that says when two values differ; leave this bound out"

@@ -5,8 +5,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from serve.api.schemas.base import ResponseModel
-from serve.audits.guardrail import Judged
-from serve.audits.quality import ProfileQuality
+from serve.audits.quality import PolicyQuality, ProfileQuality
 
 
 class QualityReport(ResponseModel):
@@ -27,7 +26,7 @@ class QualityReport(ResponseModel):
     )
 
     @classmethod
-    def of(cls, model: str, judged: Judged) -> Self:
+    def of(cls, model: str, judged: PolicyQuality) -> Self:
         """Return what is shown of a judgement."""
         entry = judged.live.entry
         return cls(

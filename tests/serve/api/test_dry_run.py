@@ -12,7 +12,6 @@ import pytest
 
 from models.recorded import BundleSource, Recorded, recorded
 from serve.audits.record import AuditLog, AuditRecord, RowLogits
-from serve.audits.tally import Compared
 from serve.bundle.loader import load_bundle
 from serve.classifier.classifier import Classifier
 from serve.config import ServerConfig
@@ -63,20 +62,7 @@ class Tried:
 
 
 def audit(rows: list[RowLogits], profile: str = "default") -> AuditRecord:
-    return AuditRecord(
-        time_s=0.0,
-        version=1,
-        profile=profile,
-        rule="{}",
-        target=None,
-        promise=None,
-        exit_index=2,
-        early=False,
-        deadline=False,
-        num_tokens=5,
-        compared=Compared(False),
-        rows=tuple(rows),
-    )
+    return AuditRecord(profile, tuple(rows))
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from serve.audits.counts import Counts, Key
+from serve.audits.counts import AuditCounts, AuditKey, Tally
 from serve.audits.guardrail import Guardrail
-from serve.audits.promises import promise_of
-from serve.audits.tally import Tally
+from serve.audits.promise import promise_of
 from serve.logs import TRAIL
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.entry import Change
@@ -28,7 +27,7 @@ class Replica:
     def __init__(self, store: MemoryStore, name: str) -> None:
         self.policy = LivePolicy("tiny", served(), store)
         self.policy.refresh()
-        self._store, self._name, self._counts = store, name, Counts()
+        self.store, self._name, self._counts = store, name, AuditCounts()
         self.guardrail = Guardrail("tiny", self.policy, served(), store)
 
     def put(self, policy: dict[str, Any]) -> None:
@@ -37,8 +36,8 @@ class Replica:
     def audit(self, differ: int, agree: int, profile: str = "fast") -> None:
         live = self.policy.live
         promise = promise_of(live, profile, live.applied.named[profile])
-        self._counts.add(Key(profile, promise), Tally(audited=differ + agree, differ=differ))
-        self._store.put_counts("tiny", self._name, self._counts.to_json())
+        self._counts.add(AuditKey(profile, promise), Tally(audited=differ + agree, differ=differ))
+        self.store.put_counts("tiny", self._name, self._counts.to_json())
 
     def exit(self, profile: str = "fast") -> dict[str, Any]:
         self.policy.refresh()
@@ -170,12 +169,11 @@ def test_a_client_that_changes_the_policy_first_wins(replica: Replica) -> None:
 def test_target_that_another_profile_misses_here_is_no_obstacle(replica: Replica) -> None:
     # As after a move to a slower machine: a client's change would be refused.
     slow = {"target": {"max_ms": 1e-6}}
-    store = replica.policy._store
     policy = Policy.model_validate(
         {"default": NEVER, "profiles": {"fast": FAST, "slow": slow}, "guard": SAFER}
     )
     entry = replica.policy.current.model_copy(update={"version": 2, "policy": policy})
-    assert store.append("tiny", entry.after(replica.policy.current))
+    assert replica.store.append("tiny", entry.after(replica.policy.current))
     replica.policy.refresh()
     replica.audit(differ=40, agree=160)
     assert len(replica.guardrail.look()) == 1

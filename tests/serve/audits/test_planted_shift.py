@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.audits import guardrail, lane
-from serve.classifier import classifier
+from serve.audits import guardrail
+from serve.classifier import auditor, classifier
 from serve.engine.runner import Ids, ModelRunner, StepOutput
 from tests.serve.support.ladders import NEVER, certify
 from tests.serve.support.live_server import LiveServer, serving_bundles
@@ -67,7 +67,7 @@ def heads(monkeypatch: pytest.MonkeyPatch) -> list[BreakableHeads]:
         return made[-1]
 
     monkeypatch.setattr(classifier, "build_runner", breakable)
-    monkeypatch.setattr(lane, "TURN_S", 0.01)
+    monkeypatch.setattr(auditor, "TURN_S", 0.01)
     monkeypatch.setattr(guardrail, "_LOOK_EVERY_S", 0.0)
     return made
 

@@ -1,20 +1,20 @@
 import pytest
 
-from serve.audits.counts import Bound, Key, Promise
+from serve.audits.counts import AuditKey, Tally
+from serve.audits.promise import Bound, Promise
 from serve.audits.quality import ProfileQuality, profile_quality
-from serve.audits.tally import Tally
 from serve.policy.ladder import Loss
 
 
-def promised(*bounds: tuple[Loss, float]) -> Key:
+def promised(*bounds: tuple[Loss, float]) -> AuditKey:
     made = tuple(Bound(loss=loss, epsilon=epsilon, delta=0.05) for loss, epsilon in bounds)
-    return Key("fast", Promise(bounds=made, rule='{"rule":"never"}', since=1))
+    return AuditKey("fast", Promise(bounds=made, rule='{"rule":"never"}', since=1))
 
 
 FAST = promised(("disagreement", 0.01))
 
 
-def quality(key: Key, **counts: object) -> ProfileQuality:
+def quality(key: AuditKey, **counts: object) -> ProfileQuality:
     return profile_quality(key, Tally(since="2026-01-31T12:00:00Z", **counts), 0.01, {})
 
 
@@ -54,7 +54,7 @@ def test_what_audits_cannot_tell_is_said() -> None:
     found = quality(promised(("metric", 0.005)), audited=5_000, differ=400)
     assert found.state == "not audited"
     assert found.promises[0].evidence_log10 is None
-    assert quality(Key("fast"), audited=5_000, differ=400).state == "no promise"
+    assert quality(AuditKey("fast"), audited=5_000, differ=400).state == "no promise"
 
 
 def test_exits_are_held_against_those_of_the_certifying_texts() -> None:

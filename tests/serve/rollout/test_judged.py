@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from serve.audits.counts import Counts, Key
+from serve.audits.counts import AuditCounts, AuditKey, Tally, Traffic, bucket_of, most_ms
 from serve.audits.evidence import ANY, RARE, confidence_sequence
-from serve.audits.tally import Tally, Traffic, bucket_of, most_ms
 from serve.policy.document import Policy
 from serve.policy.rollout import Plan, Rollout
 from serve.rollout.judged import judge
@@ -24,9 +23,9 @@ def rollout(**plan: object) -> Rollout:
 
 def of_layers(found: dict[int, int], **plan: object) -> tuple[float, float]:
     made = rollout(**plan)
-    counts = Counts()
+    counts = AuditCounts()
     traffic = Traffic(requests=sum(found.values()), exits=found)
-    counts.add(Key.of_arm(made.arm("candidate")), Tally(traffic=traffic))
+    counts.add(AuditKey.of_arm(made.arm("candidate")), Tally(traffic=traffic))
     figure = judge(made, counts, EXITS).arms["candidate"].figures["layers"]
     return figure.low, figure.high
 
@@ -67,20 +66,20 @@ def test_few_answers_near_the_ends_of_a_deep_model_have_bounds(num_layers: int) 
 
 
 def test_nothing_is_decided_of_no_answers() -> None:
-    judged = judge(rollout(bounds={"layers": 3, "disagreement": 0.1}), Counts(), EXITS)
+    judged = judge(rollout(bounds={"layers": 3, "disagreement": 0.1}), AuditCounts(), EXITS)
     assert judged.verdict == "inconclusive"
     assert judged.arms["candidate"].figures["layers"][:] == (None, 1, pytest.approx(6))
 
 
 def test_model_with_one_exit_has_one_depth() -> None:
-    judged = judge(rollout(), Counts(), (4,))
+    judged = judge(rollout(), AuditCounts(), (4,))
     assert judged.arms["candidate"].figures["layers"][:] == (4, 4, 4)
 
 
 def test_answers_of_a_bundle_with_other_exits_have_bounds() -> None:
-    made, counts = rollout(), Counts()
+    made, counts = rollout(), AuditCounts()
     traffic = Traffic(requests=30, exits={1: 10, 6: 20})
-    counts.add(Key.of_arm(made.arm("candidate")), Tally(traffic=traffic))
+    counts.add(AuditKey.of_arm(made.arm("candidate")), Tally(traffic=traffic))
     for exits in ((2, 4), (4,), (6, 12)):
         mean, low, high = judge(made, counts, exits).arms["candidate"].figures["layers"]
         assert mean is not None
@@ -89,24 +88,28 @@ def test_answers_of_a_bundle_with_other_exits_have_bounds() -> None:
 
 def test_delta_is_shared_by_the_bounds() -> None:
     both = rollout(bounds={"layers": 3, "errors": 0.1}, delta=0.08)
-    counts = Counts()
-    counts.add(Key.of_arm(both.arm("candidate")), Tally(traffic=Traffic(requests=50, errors=5)))
+    counts = AuditCounts()
+    counts.add(
+        AuditKey.of_arm(both.arm("candidate")), Tally(traffic=Traffic(requests=50, errors=5))
+    )
     found = judge(both, counts, EXITS).arms["candidate"].figures["errors"]
     assert found[1:] == confidence_sequence(5, 50, 0.04, RARE)
 
 
 def test_arms_of_an_earlier_rollout_say_nothing_of_this_one() -> None:
-    counts = Counts()
+    counts = AuditCounts()
     counts.add(
-        Key.of_arm(rollout().arm("candidate")), Tally(audited=9, traffic=Traffic(requests=9))
+        AuditKey.of_arm(rollout().arm("candidate")), Tally(audited=9, traffic=Traffic(requests=9))
     )
     assert judge(rollout(), counts, EXITS).arms["candidate"].requests == 0
 
 
 def test_p99_is_told_to_a_tenth() -> None:
     times = {bucket_of(5.0): 985, bucket_of(80.0): 10, bucket_of(900.0): 5}
-    made, counts = rollout(), Counts()
-    counts.add(Key.of_arm(made.arm("live")), Tally(traffic=Traffic(requests=1000, times=times)))
+    made, counts = rollout(), AuditCounts()
+    counts.add(
+        AuditKey.of_arm(made.arm("live")), Tally(traffic=Traffic(requests=1000, times=times))
+    )
     found = judge(made, counts, EXITS).arms["live"].p99_ms
     assert found is not None
     assert 80 <= found <= 88

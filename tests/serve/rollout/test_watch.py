@@ -10,8 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from serve.audits.counts import Counts, Key
-from serve.audits.tally import Tally, Traffic
+from serve.audits.counts import AuditCounts, AuditKey, Tally, Traffic
 from serve.errors import RolloutConflict, TargetOutOfReach, VersionConflict
 from serve.logs import TRAIL
 from serve.policy.document import Policy
@@ -34,10 +33,10 @@ class Replica:
     def __init__(self, store: MemoryStore, name: str = "a") -> None:
         self.policy = LivePolicy("tiny", served(), store)
         self.policy.set_baseline(LIVE, "bundle")
-        self._store, self._name, self._counts = store, name, Counts()
+        self._store, self._name, self._counts = store, name, AuditCounts()
         self.watch = RolloutWatch("tiny", self.policy, TRAITS.exits, store, self._count)
 
-    def _count(self, key: Key, tally: Tally) -> None:
+    def _count(self, key: AuditKey, tally: Tally) -> None:
         self._counts.add(key, tally)
         self._store.put_counts("tiny", self._name, self._counts.to_json())
 
@@ -54,7 +53,9 @@ class Replica:
         assert live.arm is not None
         number = own.pop("answers", audits)
         traffic = Traffic(requests=number, timed=number, exits={layer: number}, **own)
-        self._count(Key.of_arm(live.arm), Tally(audited=audits, differ=differ, traffic=traffic))
+        self._count(
+            AuditKey.of_arm(live.arm), Tally(audited=audits, differ=differ, traffic=traffic)
+        )
 
     def look(self) -> VersionedPolicy:
         self.watch.look()

@@ -1,4 +1,4 @@
-"""The lane between the engine and the counts, with an engine that runs what the test lets it."""
+"""Audits between the engine and the counts, with an engine that runs what the test lets it."""
 
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -7,18 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.audits import lane as lane_module
-from serve.audits.counts import Counts, Key
-from serve.audits.lane import MAX_WAIT_S, AuditLane
+from serve.audits.counts import AuditCounts, AuditKey, Seen, Tally
 from serve.audits.record import AuditRecord
-from serve.audits.tally import Compared, Tally
+from serve.classifier import auditor as auditor_module
+from serve.classifier.auditor import MAX_WAIT_S, Auditor
 from serve.engine.audit_rows import AuditText, EveryExit
-from serve.policy.audit import Audit
 from tests.support.patience import until
 
-KEY = Key("balanced")
+KEY = AuditKey("balanced")
 ROWS = [EveryExit(np.zeros((2, 2), np.float32))]
-RECORD = AuditRecord(0.0, 1, "balanced", "", None, None, 0, True, False, 3, Compared(True), ())
+RECORD = AuditRecord("balanced", ())
 
 
 class Engine:
@@ -57,18 +55,21 @@ class Served:
     def rows(self) -> Sequence[Any]:
         return [(np.zeros(3, np.int64), np.zeros(3, np.int64))]
 
-    def compare(self, rows: Sequence[EveryExit]) -> tuple[AuditRecord, Tally]:
+    def compare(self, rows: Sequence[EveryExit]) -> Tally:
         if self._error:
             raise self._error
-        return RECORD, Tally.of(Compared(True), 1, early=True)
+        return Tally.of(Seen(1, 1), 1, early=True)
+
+    def record(self, rows: Sequence[EveryExit]) -> AuditRecord:
+        return RECORD
 
 
 class Bench:
     def __init__(self) -> None:
         self.engine, self.stored, self.fails = Engine(), list[bytes](), False
         self.turns, self.watch_fails = 0, False
-        self.lane = AuditLane(self.engine, self._put)  # type: ignore[arg-type]
-        self.lane.watches.append(self._watch)
+        self.auditor = Auditor(self.engine, None, self._put)  # type: ignore[arg-type]
+        self.auditor.watches.append(self._watch)
 
     def _put(self, counts: bytes) -> None:
         if self.fails:
@@ -80,31 +81,31 @@ class Bench:
         if self.watch_fails:
             raise RuntimeError("planted")
 
-    def offer(self, *served: Served, **wanted: float) -> None:
+    def offer(self, *served: Served, max_queue_ms: float = 100.0) -> None:
         for each in served or (Served(),):
-            self.lane.offer(each, Audit(**wanted))
+            self.auditor.offer(each, max_queue_ms)  # type: ignore[arg-type]
 
     def tally(self) -> Tally:
-        return dict(self.lane.counts()).get(KEY, Tally())
+        return self.auditor.counts().get(KEY, Tally())
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(lane_module, "TURN_S", 0.005)
+    monkeypatch.setattr(auditor_module, "TURN_S", 0.005)
     found = Bench()
-    found.lane.start()
+    found.auditor.start()
     yield found
-    found.lane.stop()
+    found.auditor.stop()
 
 
 def test_a_text_that_has_run_is_compared_kept_and_counted(bench: Bench) -> None:
     bench.offer()
     bench.engine.texts[0].done(ROWS)
     until(lambda: bench.tally().audited == 1)
-    assert bench.lane.log.records() == [RECORD]
+    assert bench.auditor.log.records() == [RECORD]
     assert bench.tally().differ == 1
     until(lambda: bool(bench.stored))
-    assert Counts.from_json(bench.stored[-1])[KEY] == bench.tally()
+    assert AuditCounts.from_json(bench.stored[-1])[KEY] == bench.tally()
 
 
 def test_texts_are_skipped_and_counted_so_while_the_queue_is_longer_than_the_bound(
@@ -126,7 +127,7 @@ def test_what_does_not_run_or_cannot_be_compared_counts_as_skipped(bench: Bench)
     given_up.done(None)
     broken.done(ROWS)
     until(lambda: bench.tally().skipped == 3)
-    assert bench.tally().audited == len(bench.lane.log) == 0
+    assert bench.tally().audited == len(bench.auditor.log.records()) == 0
 
 
 def test_texts_that_wait_too_long_are_given_up(bench: Bench) -> None:
@@ -157,14 +158,10 @@ def test_a_look_that_fails_is_followed_by_the_next(bench: Bench) -> None:
 
 
 def test_what_has_been_counted_is_stored_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_module, "TURN_S", 600.0)
+    monkeypatch.setattr(auditor_module, "TURN_S", 600.0)
     bench = Bench()
-    bench.lane.start()
+    bench.auditor.start()
     bench.offer()
     bench.engine.texts[0].done(ROWS)
-    bench.lane.stop()
-    assert [Counts.from_json(each)[KEY].audited for each in bench.stored] == [1]
-
-
-def test_a_lane_that_was_never_started_can_be_stopped() -> None:
-    Bench().lane.stop()
+    bench.auditor.stop()
+    assert [AuditCounts.from_json(each)[KEY].audited for each in bench.stored] == [1]
