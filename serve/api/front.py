@@ -66,8 +66,6 @@ class Front:
 
         if not context.tracing:
             context.catalog.watch(look_up_served)
-        endpoints = (each for dialect in context.dialects for each in dialect.endpoints)
-        context.metrics.expect(each.path for each in endpoints if each.scope == "classify")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -14,7 +14,7 @@ from serve.access.gate import Client
 from serve.api.limits import BodyLimit
 from serve.errors import Cancelled
 from serve.logs import ACCESS_LOG
-from serve.metrics.collectors import Metrics
+from serve.metrics.metrics import Metrics
 from serve.policy.live import Live, LivePolicy
 from serve.rollout.traffic import ArmTraffic
 

@@ -8,7 +8,7 @@ from serve.api.shared_call import SharedCall
 from serve.classifier.catalog import Catalog
 from serve.classifier.model_switch import ModelSwitch
 from serve.errors import OfframpError
-from serve.metrics.collectors import Metrics
+from serve.metrics.metrics import Metrics
 from serve.policy.live import LivePolicy
 
 

@@ -28,8 +28,8 @@ from serve.http.loading import app_context, assemble_served
 from serve.http.servers import Servers
 from serve.log_file import log_output
 from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
-from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
+from serve.metrics.metrics import Metrics
 from serve.policy.file_store import FileStore
 from serve.policy.model_set import ModelSet
 from serve.policy.store import Store

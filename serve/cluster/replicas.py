@@ -21,8 +21,7 @@ from serve.api.shared_call import SharedCall
 from serve.classifier.model_switch import ModelSwitch
 from serve.cluster.controller import Controller
 from serve.errors import LoadFailed
-from serve.metrics.collectors import Counted
-from serve.metrics.page import merge_pages
+from serve.metrics.page import ReplicaCount, merge_pages
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +152,7 @@ class RayReplicas:
     async def _all_metrics(self) -> bytes:
         replies = await self._ask_all("metrics_page")
         compressed = dict(reply for reply in replies if not isinstance(reply, BaseException))
-        counted = Counted(wanted=self._num_wanted, running=len(replies))
+        counted = ReplicaCount(wanted=self._num_wanted, running=len(replies))
 
         def merged() -> bytes:
             pages = {name: zlib.decompress(page).decode() for name, page in compressed.items()}

@@ -24,8 +24,8 @@ from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidBundle, InvalidRequest
 from serve.http.model_loader import ModelLoader
 from serve.http.tls import TlsFiles
-from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
+from serve.metrics.metrics import Metrics
 from serve.policy.model_set import ServedBundle, same_deployment
 from serve.policy.store import Store
 from serve.tracing import configured_tracing
@@ -117,7 +117,7 @@ def _opened(
     active_exits: Mapping[str, Sequence[int]],
     depth: int = 1,
 ) -> Assembly:
-    metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles}, depth)
+    metrics = Metrics(max((depth, *(bundle.manifest.exit_layers[-1] for bundle in bundles))))
     loader = ModelLoader(options, store, active_exits, metrics)
     catalog = Catalog([loader.open(bundle) for bundle in bundles])
     metrics.watch(catalog)

@@ -14,7 +14,7 @@ from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
 from serve.errors import LoadFailed, OfframpError
 from serve.logs import fields
-from serve.metrics.collectors import Metrics
+from serve.metrics.metrics import Metrics
 from serve.policy.store import Store
 from serve.runtime.placement import place
 from serve.runtime.process_memory import available_bytes
@@ -56,7 +56,7 @@ class ModelLoader:
             InvalidBundle: it cannot be loaded, or was replaced meanwhile.
             DeviceUnavailable: it lacks the wanted precision.
         """
-        observer = self._metrics.observer(bundle.name)
+        observer = self._metrics.observer(bundle.name, bundle.manifest.exit_layers)
         classifier = Classifier(bundle, self._options, self._store, observer, self._pool)
         check_unchanged(bundle)
         log.info(
@@ -96,8 +96,6 @@ class ModelLoader:
         """
         try:
             bundle = self.verified(name, folder, sha256)
-            if not self._metrics.add_model(name, bundle.manifest.exit_layers):
-                raise LoadFailed("too many names have been served since the start; restart it")
             return self.open(bundle)
         except MemoryError:
             raise LoadFailed("there is not enough memory") from None

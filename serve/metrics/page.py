@@ -1,16 +1,28 @@
 """Merges the metrics pages of several replicas into one."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from serve.metrics.collectors import Counted, replica_gauges
+from serve.metrics.names import REPLICA_GAUGES
 
 _HELP = "# HELP "
 
 
-def merge_pages(pages: Mapping[str, str], unreachable: int, counted: Counted) -> bytes:
+class ReplicaCount(NamedTuple):
+    """How many replicas there are.
+
+    Attributes:
+        wanted: how many there should be: as configured, or as the autoscaler has decided.
+        running: how many answer requests.
+    """
+
+    wanted: int
+    running: int
+
+
+def merge_pages(pages: Mapping[str, str], unreachable: int, counted: ReplicaCount) -> bytes:
     """Return one page of Prometheus text, with the replica as a further label of each sample.
 
     The lines of the pages are copied: to parse and print them again takes 0.1 s for each replica.
@@ -30,7 +42,9 @@ def merge_pages(pages: Mapping[str, str], unreachable: int, counted: Counted) ->
             of_family += [_labelled(line, own) for line in lines if line[0] != "#"]
     merged = [line for name, lines in declared.items() for line in (*lines, *samples[name])]
     registry = CollectorRegistry()
-    registry.register(_Replicas(counted, len(pages), unreachable))
+    for name, number in zip(REPLICA_GAUGES, (*counted, len(pages), unreachable), strict=True):
+        gauge = Gauge(f"offramp_{name}", REPLICA_GAUGES[name].text, registry=registry)
+        gauge.set(number)
     text = "".join(f"{line}\n" for line in merged)
     return text.encode() + generate_latest(registry)
 
@@ -49,13 +63,3 @@ def _labelled(sample: str, label: str) -> str:
         return f"{labels},{label}}}{value}"
     name, _, value = sample.partition(" ")
     return f"{name}{{{label}}} {value}"
-
-
-class _Replicas(Collector):
-    """How many replicas there are."""
-
-    def __init__(self, counted: Counted, scraped: int, unreachable: int) -> None:
-        self._counted, self._scraped, self._unreachable = counted, scraped, unreachable
-
-    def collect(self) -> Iterator[Metric]:
-        yield from replica_gauges(self._counted, self._scraped, self._unreachable)

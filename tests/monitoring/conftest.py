@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.metrics.collectors import Counted
-from serve.metrics.page import merge_pages
+from serve.metrics.page import ReplicaCount, merge_pages
 from tests.serve.support.live_server import serving_bundles
 
 Promtool = Callable[..., str]
@@ -23,7 +22,7 @@ def page(bundle_folder: Path) -> str:
         server.refusal("")
         text = server.http.get("/metrics").text
     text = re.sub(r"^.*offramp_replicas_.*\n", "", text, flags=re.MULTILINE)  # of no replica alone
-    return merge_pages({"a": text}, 0, Counted(wanted=1, running=1)).decode()
+    return merge_pages({"a": text}, 0, ReplicaCount(wanted=1, running=1)).decode()
 
 
 @pytest.fixture

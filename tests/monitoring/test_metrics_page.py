@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.engine.admission import QueueLimits
-from serve.metrics.collectors import REQUEST_SECONDS
+from serve.metrics.names import REQUEST_SECONDS
 from tests.monitoring.conftest import Promtool
 from tests.monitoring.promql import alerts, metrics_in, queries, rules
 

@@ -63,7 +63,6 @@ class GrpcServer:
         self._limits = limits
         self._credentials = server_credentials(tls) if tls else None
         self._calls = Calls(context, limits)
-        context.metrics.expect([f"/{INFERENCE}/ModelInfer"])
         self._server: Any = None
         self._ending: asyncio.Task[None] | None = None
 

@@ -16,7 +16,7 @@ from serve.classifier.model_switch import ModelSwitch
 from serve.config import ServerConfig
 from serve.errors import LoadFailed, OfframpError, Unavailable
 from serve.http.loading import assemble_served
-from serve.metrics.collectors import Metrics
+from serve.metrics.metrics import Metrics
 from serve.policy.document import Policy
 from serve.policy.model_set import ModelSet, ServedBundle
 from serve.policy.store import MemoryStore
@@ -160,7 +160,7 @@ def test_change_of_the_policy_of_a_model_that_is_being_replaced_is_followed(fold
         assert new is not old
         assert new.current.version == old.current.version
         made = old.replace(LEAVE_LATE, None).new
-        only = OnlyReplica(switch.catalog, Metrics({}))
+        only = OnlyReplica(switch.catalog, Metrics())
         [ack] = (await only.refresh_policy("first")).acks
         assert (ack.version, new.current.version) == (made.version, made.version)
 
