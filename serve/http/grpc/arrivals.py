@@ -1,27 +1,39 @@
-"""Bounds the messages that arrive at once: the library holds what has come of each."""
+"""Reads the messages of calls, within bounds of size, time and number."""
 
 import asyncio
-from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from itertools import islice
-from typing import Final
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
-from serve.runtime.process_memory import give_back_memory
+from serve.access.held_bytes import FREE_BYTES
+from serve.config import ConnectionLimits, WebLimits
+from serve.errors import BodyTooLarge, RequestTimeout
+from serve.http.grpc.status import MalformedMessage
 
-# Memory goes back to the system so long after a message was given up.
-_TRIM_AFTER_S: Final = 1.0
+# What the library holds of a call whose message has no turn to arrive.
+WINDOW_BYTES: Final = FREE_BYTES
+# A message of a call that needs no key holds a name at most, and must come at once.
+_MAX_PROBE_BYTES: Final = 4096
+_PROBE_TIMEOUT_S: Final = 1.0
+# The library bounds messages only by `max_body_bytes`, those of calls without a key too.
+_MAX_PROBES_ARRIVING: Final = 32
+# What a message may take to arrive while other clients wait for its turn, and while other messages
+# of its own client do: twelve of 2 MB need so long over a line of 20 Mbit/s.
+_PROBE_GRACE_S: Final = 0.05
+_GRACE_S: Final = 1.0
+_OWN_GRACE_S: Final = 10.0
 
 
 class Arrivals:
     """Lets messages arrive in turns. For one event loop.
 
-    A message may arrive once it has a turn. Before that the library holds no more of it than the
-    window that every call has. A client has at most half of the turns, and clients that wait get
-    theirs one after the other. Half as many turns again are for clients that have none. Where a
-    client waits for the turns of others, the oldest turns of the client with the most of them end
-    after a while, one for each client that waits. Where it waits for its own turns, as many of
-    these end, after a longer while.
+    The library holds all that has come of a message that has a turn, and no more than the window
+    that every call has of the others. A client has at most half of the turns. Where messages wait,
+    the oldest turns that are in their way get an end: those of the same client if it has its half,
+    or else of the client with the most turns, one for each client that waits.
     """
 
     def __init__(self, most: int, grace_s: float, own_grace_s: float) -> None:
@@ -32,12 +44,11 @@ class Arrivals:
             grace_s: what each may take while other clients wait.
             own_grace_s: what each may take while others of the same client wait.
         """
-        self._most, self._share = most, max(1, most // 2)
+        self._room, self._share = asyncio.Semaphore(most), max(1, most // 2)
         self._grace_s, self._own_grace_s = grace_s, own_grace_s
+        self._shares = WeakValueDictionary[str, asyncio.Semaphore]()
+        self._waiting: Counter[str] = Counter()
         self._turns: dict[asyncio.Timeout, tuple[str, float]] = {}  # with client and begin
-        self._of_clients: Counter[str] = Counter()  # with those that are about to begin
-        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._trimming = False
 
     @asynccontextmanager
     async def turn(self, client: str, end: asyncio.Timeout) -> AsyncIterator[None]:
@@ -47,57 +58,35 @@ class Arrivals:
             client: the identity of `Client`.
             end: of the block; it is moved if others wait.
         """
-        if self._may_begin(client) and client not in self._queues:
-            self._of_clients[client] += 1
-        else:
-            await self._wait(client)
-        self._turns[end] = client, asyncio.get_running_loop().time()
-        if self._queues:
-            self._hurry(client)
-        try:
-            yield
-        except BaseException:
-            self._trim_soon()
-            raise
-        finally:
-            del self._turns[end]
-            self._end(client)
+        share = self._shares.setdefault(client, asyncio.Semaphore(self._share))
+        async with AsyncExitStack() as taken:
+            self._waiting[client] += 1
+            try:
+                self._hurry()
+                await taken.enter_async_context(share)
+                await taken.enter_async_context(self._room)
+            finally:
+                self._waiting[client] -= 1
+            self._turns[end] = client, asyncio.get_running_loop().time()
+            try:
+                self._waiting = +self._waiting  # without the clients of which none waits
+                self._hurry()
+                yield
+            finally:
+                del self._turns[end]
 
-    def _may_begin(self, client: str) -> bool:
-        held, total = self._of_clients[client], self._of_clients.total()
-        return held < self._share and total < self._most + (0 if held else self._share)
-
-    async def _wait(self, client: str) -> None:
-        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(client, deque()).append(begun)
-        self._hurry(client)
-        try:
-            await begun
-        except BaseException:
-            if begun.done() and not begun.cancelled():
-                self._end(client)
-            raise
-
-    def _end(self, client: str) -> None:
-        """Count a turn out, and let others begin."""
-        self._of_clients[client] -= 1
-        if not self._of_clients[client]:
-            del self._of_clients[client]
-        while (following := next(filter(self._may_begin, self._queues), None)) is not None:
-            queue = self._queues.pop(following)
-            begun = queue.popleft()
-            if queue:
-                self._queues[following] = queue  # behind the others
-            if not begun.done():
-                self._of_clients[following] += 1
-                begun.set_result(None)
-
-    def _hurry(self, client: str) -> None:
-        """Give an end to turns that are in the way of other clients, or of this client's own."""
-        [(greedy, most)] = self._of_clients.most_common(1) or [("", 0)]
-        lacking = sum(other != greedy and self._lacks(other, most) for other in self._queues)
-        self._limit(greedy, lacking, self._grace_s)
-        self._limit(client, len(self._queues.get(client, ())), self._own_grace_s)
+    def _hurry(self) -> None:
+        """Give an end to the turns that are in the way of messages."""
+        held = Counter(client for client, _ in self._turns.values())
+        greedy = max(held, key=held.__getitem__, default="")
+        lacking = 0
+        for client, number in self._waiting.items():
+            if held[client] >= self._share:
+                self._limit(client, number, self._own_grace_s)
+            elif number and (not held[client] or held[client] + 1 < held[greedy]):
+                lacking += 1
+        if self._room.locked():
+            self._limit(greedy, lacking, self._grace_s)
 
     def _limit(self, client: str, number: int, grace_s: float) -> None:
         """Give an end to so many of the oldest turns of a client."""
@@ -107,15 +96,69 @@ class Arrivals:
             if not end.expired() and (planned_s is None or end_s < planned_s):
                 end.reschedule(end_s)
 
-    def _lacks(self, client: str, most: int) -> bool:
-        held = self._of_clients[client]
-        return not held or held + 1 < most
 
-    def _trim_soon(self) -> None:
-        if not self._trimming:
-            self._trimming = True
-            asyncio.get_running_loop().call_later(_TRIM_AFTER_S, self._trim)
+def _not_noted(end: asyncio.Timeout) -> AbstractContextManager[None]:
+    return nullcontext()
 
-    def _trim(self) -> None:
-        self._trimming = False
-        give_back_memory()
+
+class Reader:
+    """Reads messages. Belongs to the event loop."""
+
+    def __init__(self, bounds: WebLimits, limits: ConnectionLimits) -> None:
+        """Read messages within these bounds; together those that arrive take as much as bodies."""
+        self._max_bytes = bounds.max_body_bytes
+        self._timeout_s = limits.body_timeout_s
+        most = max(2, bounds.max_buffered_bytes // bounds.max_body_bytes)
+        self._arriving = Arrivals(most, _GRACE_S, _OWN_GRACE_S)
+        self._probes_arriving = Arrivals(_MAX_PROBES_ARRIVING, _PROBE_GRACE_S, _PROBE_GRACE_S)
+
+    async def read(
+        self,
+        rpc: Any,
+        client: str,
+        probe: bool,
+        waiting: Callable[[asyncio.Timeout], AbstractContextManager[None]] = _not_noted,
+    ) -> bytes:
+        """Return the next message of a call, which of a probe must come at once.
+
+        While it is to come, the end of the wait is given to `waiting`.
+
+        Raises:
+            OfframpError: it comes too slowly, is none or is too large.
+        """
+        arriving = self._probes_arriving if probe else self._arriving
+        most = _MAX_PROBE_BYTES if probe else self._max_bytes
+        limit_s = min(_PROBE_TIMEOUT_S, self._timeout_s) if probe else self._timeout_s
+        try:
+            async with asyncio.timeout(limit_s) as end:
+                with waiting(end):
+                    async with arriving.turn(client, end):
+                        data = await _next(rpc, most)
+        except TimeoutError:
+            raise RequestTimeout("the message came too slowly") from None
+        if data is None:
+            raise MalformedMessage("the call has no message")
+        return data
+
+    async def stream(self, rpc: Any, client: str) -> AsyncIterator[bytes]:
+        """Yield the messages of a stream that needs no key, however late they come.
+
+        Raises:
+            TimeoutError: others wait, and the message does not come.
+            BodyTooLarge: a message is too large.
+        """
+        while True:
+            async with asyncio.timeout(None) as end, self._probes_arriving.turn(client, end):
+                data = await _next(rpc, _MAX_PROBE_BYTES)
+            if data is None:
+                return
+            yield data
+
+
+async def _next(rpc: Any, most: int) -> bytes | None:
+    data = await rpc.read()
+    if not isinstance(data, bytes):
+        return None
+    if len(data) > most:
+        raise BodyTooLarge(f"the message is larger than {most} bytes; send less")
+    return data

@@ -5,12 +5,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from serve.access.gate import Client
 from serve.access.held_bytes import RETRY_AFTER_S, HeldBytes
@@ -35,19 +34,16 @@ from serve.errors import (
     OfframpError,
     Overloaded,
 )
-from serve.http.grpc.bounds import Bounds
-from serve.http.grpc.messages import types_of
+from serve.http.grpc.arrivals import WINDOW_BYTES, Reader
+from serve.http.grpc.messages import parse, types_of
 from serve.http.grpc.open_calls import OpenCalls
-from serve.http.grpc.reading import WINDOW_BYTES, Reader
-from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
+from serve.http.grpc.status import error_metadata, status_of
 
 _OK: Final = 200
 # Calls that need no key, of all connections: probes, and streams of health and reflection, which
 # may last.
 _MAX_PROBES: Final = 512
 _MAX_OPEN_STREAMS: Final = 256
-# A smaller message has too few elements to matter.
-_FEW_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,28 +206,6 @@ async def _message(request_type: Any, data: bytes, record: RequestRecord) -> Any
     message = parse(request_type, data)
     await give_way(len(data))
     return message
-
-
-def parse(request_type: Any, data: bytes) -> Any:
-    """Return a message of this type.
-
-    Raises:
-        MalformedMessage: the bytes are none.
-        InvalidTensor: it has more elements than any request needs.
-    """
-    try:
-        message = request_type.FromString(data)
-    except DecodeError:
-        name = request_type.DESCRIPTOR.full_name
-        raise MalformedMessage(f"the message is no {name} in protobuf's encoding") from None
-    if len(data) > _FEW_BYTES:
-        _bounds_of(request_type).check(message)
-    return message
-
-
-@cache
-def _bounds_of(request_type: Any) -> Bounds:
-    return Bounds.of(request_type.DESCRIPTOR)
 
 
 async def _refuse(

@@ -7,8 +7,8 @@ import grpc
 
 from serve.api.context import AppContext
 from serve.errors import NotFound
-from serve.http.grpc.call import Call, Calls, parse
-from serve.http.grpc.messages import HEALTH, INFERENCE, message_class, types_of
+from serve.http.grpc.call import Call, Calls
+from serve.http.grpc.messages import HEALTH, INFERENCE, message_class, parse, types_of
 
 _Response: Final = message_class("grpc.health.v1.HealthCheckResponse")
 # The empty name stands for the whole server.

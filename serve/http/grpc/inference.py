@@ -16,6 +16,7 @@ from serve.api.classification import (
     read_fields,
 )
 from serve.api.context import AppContext
+from serve.api.json_decoding import MAX_ELEMENTS
 from serve.api.model_choice import model_for
 from serve.api.schemas.request import ClassifyRequest
 from serve.bundle.manifest import ATTENTION_MASK
@@ -27,7 +28,6 @@ from serve.dialects.oip.request import check_known, class_count
 from serve.dialects.oip.signature import VERSION, default_outputs
 from serve.dialects.oip.tensors import Tensor, quoted, read_tensor, to_bytes
 from serve.errors import InvalidTensor, TextTooLong, TooManyInputs
-from serve.http.grpc.bounds import MAX_NUMBERS
 from serve.http.grpc.call import Call
 from serve.http.grpc.messages import message_class
 
@@ -107,10 +107,10 @@ def _check_size(given: Any, max_inputs: int) -> None:
     """Refuse a tensor by its shape, before any of its elements is looked at."""
     if given.shape and given.shape[0] > max_inputs:
         raise TooManyInputs(f"inputs: {given.shape[0]} texts, at most {max_inputs} per request")
-    if (number := math.prod(given.shape)) > MAX_NUMBERS:
+    if (number := math.prod(given.shape)) > MAX_ELEMENTS:
         raise InvalidTensor(
             f"{quoted(given.name)}: the shape {list(given.shape)} has {str(number)[:64]} elements, "
-            f"a tensor at most {MAX_NUMBERS}"
+            f"a tensor at most {MAX_ELEMENTS}"
         )
 
 

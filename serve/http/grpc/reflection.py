@@ -7,8 +7,8 @@ import grpc
 from grpc_reflection.v1alpha import _async as reflection_aio
 from grpc_reflection.v1alpha import reflection_pb2
 
-from serve.http.grpc.call import Calls, parse
-from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, REFLECTION
+from serve.http.grpc.call import Calls
+from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, REFLECTION, parse
 
 
 def reflection_handlers(calls: Calls) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from grpc._cython import cygrpc
 
 from serve.api.context import AppContext
 from serve.config import DRAIN_S, ConnectionLimits
+from serve.http.grpc.arrivals import WINDOW_BYTES
 from serve.http.grpc.call import Calls
 from serve.http.grpc.credentials import server_credentials
 from serve.http.grpc.health import Health
 from serve.http.grpc.messages import HEALTH, INFERENCE, REFLECTION
-from serve.http.grpc.reading import WINDOW_BYTES
 from serve.http.grpc.reflection import reflection_handlers
 from serve.http.grpc.service import methods_of
 from serve.http.guard import connections_that_fit

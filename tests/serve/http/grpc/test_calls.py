@@ -1,6 +1,5 @@
 """Keys, bounds, cancelling, metrics and log lines of calls."""
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +8,11 @@ from typing import Any
 import grpc
 import pytest
 
+import serve.access.held_bytes
 from serve.access.keys import Key, KeyLimits, Scope, new_key
-from serve.config import ServerConfig
-from serve.http.grpc.call import Calls
-from serve.http.standalone import standalone_context
 from serve.logs import ACCESS_LOG
 from tests.serve.http.grpc.conftest import asked, failure, stub
+from tests.serve.http.grpc.raw_http2 import raw_http2
 from tests.serve.support.live_server import LiveServer, serving_grpc
 from tests.support.patience import until
 from tests.support.tiny import WORDS
@@ -62,19 +60,17 @@ def guarded(bundle_folder: Path, keys: Keys) -> Iterator[Any]:
 
 
 def test_keys_are_needed_and_have_scopes(guarded: Any, keys: Keys) -> None:
-    code, _ = failure(guarded.ModelInfer, asked(["w1"]))
-    assert code is grpc.StatusCode.UNAUTHENTICATED
-    wrong = (("authorization", "Bearer wrong"),)
-    code, trailing = failure(guarded.ModelInfer, asked(["w1"]), metadata=wrong)
-    assert (code, trailing["x-offramp-error"]) == (grpc.StatusCode.UNAUTHENTICATED, "unauthorized")
-    code, _ = failure(guarded.ModelInfer, asked(["w1"]), metadata=keys.bearer("viewer"))
-    assert code is grpc.StatusCode.PERMISSION_DENIED
-    for metadata in (keys.bearer("user"), keys.api_key("user")):
+    user, viewer = keys.bearer("user"), keys.bearer("viewer")
+    for metadata, code, error in (
+        ((), grpc.StatusCode.UNAUTHENTICATED, "unauthorized"),
+        ((("authorization", "Bearer wrong"),), grpc.StatusCode.UNAUTHENTICATED, "unauthorized"),
+        (viewer, grpc.StatusCode.PERMISSION_DENIED, "forbidden"),
+        ((*user, *viewer), grpc.StatusCode.INVALID_ARGUMENT, "several_keys"),
+    ):
+        found, trailing = failure(guarded.ModelInfer, asked(["w1"]), metadata=metadata)
+        assert (found, trailing["x-offramp-error"]) == (code, error)
+    for metadata in (user, keys.api_key("user")):
         assert guarded.ModelInfer(asked(["w1"]), metadata=metadata).model_name == "tiny"
-    several = (*keys.bearer("user"), *keys.bearer("viewer"))
-    code, trailing = failure(guarded.ModelInfer, asked(["w1"]), metadata=several)
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert trailing["x-offramp-error"] == "several_keys"
 
 
 def test_message_without_a_key_is_not_read(guarded: Any) -> None:
@@ -87,30 +83,27 @@ def test_message_without_a_key_is_not_read(guarded: Any) -> None:
         assert failure(call, Message())[0] is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_limits_of_a_key_say_when_to_come_again(guarded: Any, keys: Keys) -> None:
-    slow = keys.bearer("slow")
-    guarded.ModelInfer(asked(["w1"] * 9), metadata=slow)
-    code, trailing = failure(guarded.ModelInfer, asked(["w1"] * 9), metadata=slow)
-    assert (code, trailing["x-offramp-error"]) == (
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        "rate_limited",
-    )
-    assert 1 <= int(trailing["retry-after"]) <= 10
-    assert int(trailing["grpc-retry-pushback-ms"]) == 1000 * int(trailing["retry-after"])
-
-
-def test_a_key_with_a_rate_is_held_to_it_by_messages_that_are_refused(
-    guarded: Any, keys: Keys
+@pytest.mark.parametrize(
+    ("name", "first", "code"),
+    [
+        ("slow", asked(["w1"] * 9), None),
+        # A message that is refused counts too, as a text for each 8 KiB.
+        ("wrong", asked(["w1"], unknown="x" * 100_000), grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+)
+def test_limits_of_a_key_say_when_to_come_again(
+    guarded: Any, keys: Keys, name: str, first: Any, code: grpc.StatusCode | None
 ) -> None:
-    wrong = asked(["w1"], unknown="x" * 100_000)
-    code, _ = failure(guarded.ModelInfer, wrong, metadata=keys.bearer("wrong"))
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    code, trailing = failure(guarded.ModelInfer, asked(["w1"]), metadata=keys.bearer("wrong"))
-    assert (code, trailing["x-offramp-error"]) == (
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        "rate_limited",
-    )
-    assert int(trailing["retry-after"]) > 2  # a text for each 8 KiB
+    bearer = keys.bearer(name)
+    if code is None:
+        guarded.ModelInfer(first, metadata=bearer)
+    else:
+        assert failure(guarded.ModelInfer, first, metadata=bearer)[0] is code
+    found, trailing = failure(guarded.ModelInfer, asked(["w1"] * 9), metadata=bearer)
+    assert found is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert trailing["x-offramp-error"] == "rate_limited"
+    assert int(trailing["retry-after"]) > 2
+    assert int(trailing["grpc-retry-pushback-ms"]) == 1000 * int(trailing["retry-after"])
 
 
 def test_every_call_is_counted_and_logged_by_its_id(
@@ -149,15 +142,6 @@ def test_refused_call_is_logged_with_key_address_and_trace(
     assert line["trace_id"] == "1" * 32
 
 
-def test_bytes_that_are_no_message_are_refused(server: LiveServer) -> None:
-    with grpc.insecure_channel(server.grpc_address) as channel:
-        code, trailing = failure(channel.unary_unary(INFER), b"\xff\xff")
-    assert (code, trailing["x-offramp-error"]) == (
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "malformed_body",
-    )
-
-
 def test_one_channel_has_more_than_a_thousand_calls_at_once(server: LiveServer) -> None:
     with stub(server.grpc_address) as calls:
         calls.ModelInfer(asked(["w1"]))
@@ -165,69 +149,50 @@ def test_one_channel_has_more_than_a_thousand_calls_at_once(server: LiveServer) 
         assert not [error for future in futures if (error := future.exception())]
 
 
-class Rpc:
-    """A call of grpc.aio whose client takes no answer."""
-
-    def __init__(self, message: bytes, address: str) -> None:
-        self._message, self._address = message, address
-        self.error: Any = None
-
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    def peer(self) -> str:
-        return f"ipv4:{self._address}:9"
-
-    def add_done_callback(self, callback: Any) -> None:
-        """Never call it."""
-
-    def set_trailing_metadata(self, metadata: Any) -> None:
-        """Send none."""
-
-    async def read(self) -> bytes:
-        return self._message
-
-    async def abort(self, code: grpc.StatusCode, message: str, metadata: Any) -> None:
-        self.error = code, dict(metadata)["x-offramp-error"]
-        raise grpc.aio.AbortError
-
-
-class Made:
-    """A large answer."""
-
-    def SerializeToString(self) -> bytes:
-        return bytes(20_000)
-
-
 def test_a_client_has_half_of_the_held_messages_and_answered_ones_are_not_held(
-    bundle_folder: Path,
+    bundle_folder: Path, tmp_path: Path
 ) -> None:
-    config = ServerConfig(
-        bundles=[str(bundle_folder)], max_body_bytes=200_000, max_buffered_bytes=400_000
-    )
-    message = asked(["w" * 190_000]).SerializeToString()
+    keys = Keys(tmp_path)
+    for name in ("many", "other"):
+        keys.add(name, "classify")
+    config = {"max_body_bytes": 50_000, "max_buffered_bytes": 100_000, "keys": keys.file}
+    large = asked([" ".join(WORDS[:60])] * 200)
+    with serving_grpc(bundle_folder, **config) as live, stub(live.grpc_address) as calls:
 
-    async def scenario() -> None:
-        free = asyncio.Event()
+        def refused() -> bool:
+            many = [calls.ModelInfer.future(large, metadata=keys.bearer("many")) for _ in range(4)]
+            other = calls.ModelInfer.future(large, metadata=keys.bearer("other"))
+            assert other.result().model_name == "tiny"
+            errors = [error for each in many if (error := each.exception())]
+            codes = {dict(error.trailing_metadata())["x-offramp-error"] for error in errors}
+            assert codes <= {"rate_limited"}
+            return bool(errors)
 
-        async def answer(call: Any, request: Any) -> Any:
-            await free.wait()
-            return Made()
+        until(refused)
+        for _ in range(8):
+            assert calls.ModelInfer(large, metadata=keys.bearer("many")).model_name == "tiny"
 
-        calls = Calls(standalone_context(config), config.connections)
-        handle = calls.handler(*INFER[1:].split("/"), answer, "classify").stream_unary
-        rpcs = [Rpc(message, address) for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2")]
-        ends = [asyncio.create_task(handle(None, rpc)) for rpc in rpcs]
-        await asyncio.wait(ends[1:2])
-        assert rpcs[1].error == (grpc.StatusCode.RESOURCE_EXHAUSTED, "rate_limited")
-        free.set()
-        await asyncio.gather(*ends, return_exceptions=True)
-        later = [Rpc(message, f"10.0.0.{number}") for number in range(3, 7)]
-        for rpc in later:
-            await handle(None, rpc)
-        assert [rpc.error for rpc in (rpcs[0], rpcs[2], *later)] == [None] * 6
 
-    asyncio.run(scenario())
+def test_call_is_in_flight_until_its_answer_is_taken(
+    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve.access.held_bytes, "FREE_BYTES", 10)
+    keys = Keys(tmp_path)
+    keys.add("one", "classify", in_flight=1)
+    bearer, asking = keys.bearer("one"), asked(["w1"])
+    with (
+        serving_grpc(bundle_folder, keys=keys.file, open_metrics=True) as live,
+        stub(live.grpc_address) as calls,
+        raw_http2(live.grpc_address, window=0) as client,
+    ):
+        stream = client.call(INFER, asking.SerializeToString(), bearer)
+        until(lambda: live.metric("offramp_unsent_bytes"))
+        assert failure(calls.ModelInfer, asking, metadata=bearer)[0] is (
+            grpc.StatusCode.RESOURCE_EXHAUSTED
+        )
+        client.take(stream)
+        until(lambda: not live.metric("offramp_unsent_bytes"))
+        assert calls.ModelInfer(asking, metadata=bearer).model_name == "tiny"
 
 
 def test_full_queue_is_said_with_a_time_to_wait(bundle_folder: Path) -> None:

@@ -1,23 +1,25 @@
-"""Calls that stay open keep no other client out."""
+"""Calls that stay open, and messages that do not come, keep no other client out."""
 
 import asyncio
-from contextlib import ExitStack
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
-import serve.access.held_bytes
-import serve.http.grpc.reading
-from serve.access.keys import Key, KeyLimits, new_key
+import serve.http.grpc.arrivals
 from serve.config import ConnectionLimits
 from serve.errors import Overloaded
+from serve.http.grpc.arrivals import Arrivals
 from serve.http.grpc.open_calls import OpenCalls
 from tests.serve.http.grpc.conftest import asked, failure, stub
 from tests.serve.http.grpc.raw_http2 import raw_http2
 from tests.serve.support.live_server import LiveServer, serving_grpc
-from tests.support.patience import until
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -28,7 +30,7 @@ REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 def test_calls_whose_message_does_not_come_shut_no_other_out(
     server: LiveServer, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve.http.grpc.reading, "_PROBE_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(serve.http.grpc.arrivals, "_PROBE_TIMEOUT_S", 60.0)
     with ExitStack() as stack:
         for _ in range(3):
             client = stack.enter_context(raw_http2(server.grpc_address))
@@ -57,27 +59,108 @@ def test_calls_without_messages_make_room_for_calls_with_one(bundle_folder: Path
             assert calls.ModelInfer(asked(["w1"])).model_name == "tiny"
 
 
-def test_call_is_in_flight_until_its_answer_is_taken(
-    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@contextmanager
+def silent() -> Iterator[Iterator[bytes]]:
+    """Give messages that never come, until the block is left."""
+    ended = threading.Event()
+
+    def never() -> Iterator[bytes]:
+        ended.wait()
+        yield from ()
+
+    try:
+        yield never()
+    finally:
+        ended.set()
+
+
+@pytest.mark.parametrize("method", [CHECK, WATCH])
+def test_a_probe_whose_message_does_not_come_is_ended(server: LiveServer, method: str) -> None:
+    with grpc.insecure_channel(server.grpc_address) as channel, silent() as messages:
+        call = channel.stream_stream(method)
+        code, _ = failure(lambda: next(call(messages)))
+    assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("method", [REFLECT, CHECK])
+def test_large_messages_without_a_key_are_refused_and_not_repeated(
+    server: LiveServer, method: str
 ) -> None:
-    monkeypatch.setattr(serve.access.held_bytes, "FREE_BYTES", 10)
-    limits = KeyLimits(in_flight=1)
-    key = Key(name="one", sha256="0" * 64, scopes=("classify",), limits=limits)
-    bearer = (("x-api-key", new_key(key, tmp_path / "keys.json")),)
-    with (
-        serving_grpc(bundle_folder, keys=tmp_path / "keys.json", open_metrics=True) as live,
-        stub(live.grpc_address) as calls,
-        raw_http2(live.grpc_address, window=0) as client,
-    ):
-        asking = asked(["w1"])
-        stream = client.call(INFER, asking.SerializeToString(), bearer)
-        until(lambda: live.metric("offramp_unsent_bytes"))
-        code, trailing = failure(calls.ModelInfer, asking, metadata=bearer)
-        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "has 1 requests in flight" in trailing["message"]
-        client.take(stream)
-        until(lambda: not live.metric("offramp_unsent_bytes"))
-        assert calls.ModelInfer(asking, metadata=bearer).model_name == "tiny"
+    asking = reflection_pb2.ServerReflectionRequest(file_by_filename="x" * 5000)
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        call = channel.stream_stream(method)
+        code, details = failure(lambda: next(call(iter([asking.SerializeToString()]))))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "xxx" not in details["message"]
+
+
+def test_clients_that_leave_are_not_logged_as_faults(
+    server: LiveServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_library = logging.getLogger("grpc._cython.cygrpc")
+    for error in (grpc.aio.InternalError("the client has left"), ValueError("a fault of ours")):
+        of_library.error("raised by a method", exc_info=error)
+    assert [str((record.exc_info or [None, None])[1]) for record in caplog.records] == [
+        "a fault of ours"
+    ]
+
+
+class Turns:
+    """Messages that arrive until they are let go."""
+
+    def __init__(self, own_grace_s: float) -> None:
+        self.arrivals, self.open = Arrivals(4, 0.0, own_grace_s), list[str]()
+        self._let_go = asyncio.Event()
+
+    def begin(self, clients: str) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self._arrive(client)) for client in clients]
+
+    async def settled(self) -> str:
+        """Return the clients that have turns."""
+        for _ in range(9):
+            await asyncio.sleep(0)
+        return "".join(self.open)
+
+    async def end(self, tasks: list[asyncio.Task[None]]) -> list[bool]:
+        """Return which messages were given up."""
+        self._let_go.set()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        return [isinstance(each, TimeoutError) for each in ended]
+
+    async def _arrive(self, client: str) -> None:
+        async with asyncio.timeout(None) as end, self.arrivals.turn(client, end):
+            self.open.append(client)
+            try:
+                await self._let_go.wait()
+            finally:
+                self.open.remove(client)
+
+
+@pytest.mark.parametrize(
+    ("clients", "late", "own_grace_s", "given_up"),
+    [
+        ("aaab", "", 3600, ""),  # half of the turns, and one is left
+        ("aaabb", "c", 3600, "a"),  # one turn for the one client that waits
+        ("aaabb", "cc", 3600, "a"),
+        ("aa", "a", 0.0, "a"),  # its own message waits
+    ],
+)
+def test_oldest_turns_of_the_client_with_the_most_end_for_messages_that_wait(
+    clients: str, late: str, own_grace_s: float, given_up: str
+) -> None:
+    async def scenario() -> None:
+        turns = Turns(own_grace_s)
+        tasks = turns.begin(clients)
+        assert await turns.settled() == clients.replace("aaa", "aa")
+        tasks += turns.begin(late)
+        await asyncio.wait(tasks, timeout=0.1)
+        ended = await turns.end(tasks)
+        assert [each for each, over in zip(clients + late, ended, strict=True) if over] == list(
+            given_up
+        )
+        assert not turns.open
+
+    asyncio.run(scenario())
 
 
 def test_client_has_as_many_calls_as_it_leaves_free_and_those_that_wait_are_ended() -> None:
