@@ -58,7 +58,7 @@ class Replayed(NamedTuple):
     """What a policy would do to the texts that replicas have audited.
 
     Attributes:
-        answers: of each replica, a `serve.dry_run.predicted.Live` as bytes.
+        answers: of each replica, a `serve.dry_run.predicted.OnAudits` as bytes.
         missing: how many replicas have not answered in time.
     """
 

@@ -21,7 +21,7 @@ from serve.cluster.nodes import own_address
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import DRAIN_S, ServerConfig, UserConfig
-from serve.dry_run.predicted import live_here
+from serve.dry_run.predicted import on_audits_here
 from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
 from serve.http.loading import app_context, assemble_served
@@ -185,7 +185,7 @@ class Classifiers:
 
     async def try_on_audits(self, model: str, policy: str | None) -> bytes:
         """Try a policy on the texts that this replica has audited."""
-        return await self._dry_runs.run(live_here, self._catalog.find(model), policy)
+        return await self._dry_runs.run(on_audits_here, self._catalog.find(model), policy)
 
     async def metrics_page(self) -> tuple[str, bytes]:
         """Return this replica's id and its metrics as Prometheus text, compressed.

@@ -2,17 +2,14 @@
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 from serve.audits.record import AuditRecord
 from serve.bundle.recording import RECORDING
 from serve.classifier.classifier import Classifier
 from serve.dry_run.answers import AnswerReader
-from serve.dry_run.replayed import Replay, TooLong
+from serve.dry_run.replay import Replay, TooLong, Which
 from serve.dry_run.texts import Texts
 from serve.dry_run.totals import Totals
 from serve.errors import InvalidBundle, InvalidRule
@@ -38,7 +35,7 @@ Exits: TypeAlias = Mapping[Place, ChosenExit]
 Found: TypeAlias = Totals | str
 
 
-class Expected(NamedTuple):
+class OnRecording(NamedTuple):
     """What would become of recorded texts.
 
     Attributes:
@@ -52,40 +49,40 @@ class Expected(NamedTuple):
     found: dict[Place, Found]
 
 
-class Live(NamedTuple):
+class OnAudits(NamedTuple):
     """What would become of audited texts.
 
     Attributes:
         texts: how many there are.
-        own: of the texts that were answered by the same name.
-        every: of all texts.
+        found: by place, of the texts that were answered by the same name, and of all.
     """
 
     texts: int
-    own: dict[Place, Found]
-    every: dict[Place, Found]
+    found: dict[Place, tuple[Found, Found]]
 
     def to_bytes(self) -> bytes:
         """Return it compressed, as replicas send it to each other."""
-        places = [[*place, self.own[place], found] for place, found in self.every.items()]
-        return zlib.compress(json.dumps([self.texts, places]).encode(), 1)
+        rows = [[*place, *both] for place, both in self.found.items()]
+        return zlib.compress(json.dumps([self.texts, rows]).encode(), 1)
 
     @classmethod
-    def of_bytes(cls, content: bytes) -> "Live":
-        """Return what `to_bytes` has written."""
-        texts, places = json.loads(zlib.decompress(content))
-        own = {Place(name, when): _read(found) for name, when, found, _ in places}
-        every = {Place(name, when): _read(found) for name, when, _, found in places}
-        return cls(texts, own, every)
+    def sum(cls, contents: Iterable[bytes]) -> "OnAudits":
+        """Return the sums over the texts of all that `to_bytes` has written."""
+        total, found = 0, dict[Place, tuple[Found, Found]]()
+        for content in contents:
+            texts, rows = json.loads(zlib.decompress(content))
+            total += texts
+            for name, when, own, every in rows:
+                mine = found.get(Place(name, when), (Totals(), Totals()))
+                found[Place(name, when)] = _sum(mine[0], own), _sum(mine[1], every)
+        return cls(total, found)
 
-    @classmethod
-    def sum(cls, contents: Iterable[bytes]) -> "Live":
-        """Return the sums over the texts of all."""
-        total = cls(0, {}, {})
-        for each in map(cls.of_bytes, contents):
-            own, every = _sums(total.own, each.own), _sums(total.every, each.every)
-            total = cls(total.texts + each.texts, own, every)
-        return total
+
+def _sum(one: Found, other: str | list[float]) -> Found:
+    if isinstance(other, str):
+        return one if isinstance(one, Totals) and one.texts else other
+    more = Totals._make(other)
+    return more if isinstance(one, str) else one.plus(more)
 
 
 def exits_of(before: AppliedPolicy, after: AppliedPolicy | None) -> Exits:
@@ -95,7 +92,7 @@ def exits_of(before: AppliedPolicy, after: AppliedPolicy | None) -> Exits:
     return found | {Place(name, "after"): chosen for name, chosen in later.items()}
 
 
-def live_here(classifier: Classifier, policy: str | None) -> bytes:
+def on_audits_here(classifier: Classifier, policy: str | None) -> bytes:
     """Try the live policy, and another one, on the texts that this process has audited.
 
     Args:
@@ -103,7 +100,7 @@ def live_here(classifier: Classifier, policy: str | None) -> bytes:
         policy: the other one, as JSON; None for the live one alone.
 
     Returns:
-        A `Live` as bytes.
+        An `OnAudits` as bytes.
 
     Raises:
         InvalidRule: the model cannot follow the policy.
@@ -111,48 +108,50 @@ def live_here(classifier: Classifier, policy: str | None) -> bytes:
     entry, applied, *_ = classifier.policy.live
     after = policy and AppliedPolicy(Policy.model_validate_json(policy), classifier.ladder)
     exits = exits_of(applied, after or None)
-    return live(classifier, classifier.audits.log.records(), entry.policy, exits).to_bytes()
+    return _on_audits(classifier, classifier.audits.log.records(), entry.policy, exits).to_bytes()
 
 
-def expected(classifier: Classifier, exits: Exits) -> Expected:
+def _on_audits(
+    classifier: Classifier, records: Sequence[AuditRecord], policy: Policy, exits: Exits
+) -> OnAudits:
+    """Try exits on audited texts; `policy` is the one that is live."""
+    if not records:
+        return OnAudits(0, dict.fromkeys(exits, (Totals(), Totals())))
+    texts = Texts.audited(records, classifier.traits, classifier.temperatures)
+    replay = _replay(classifier, texts)
+    found: dict[Place, tuple[Found, Found]] = {}
+    for place, chosen in exits.items():
+        name = place.name
+        if name == DEFAULT and isinstance(policy.default, str):
+            name = policy.default
+        own = _tried(replay, chosen, texts.profiles == name)
+        found[place] = own, _tried(replay, chosen, None)
+    return OnAudits(len(texts), found)
+
+
+def on_recording(classifier: Classifier, exits: Exits) -> OnRecording:
     """Try exits on the texts that the bundle has a recording of."""
     source, recording = _recording(classifier)
     if recording is None:
-        return Expected(None, 0, {})
-    replay = Replay(Texts.recorded(recording), classifier.ladder, _reader(classifier))
-    every = np.ones(len(replay.texts), np.bool_)
-    return Expected(source, len(every), _tried(replay, exits, lambda name: every))
+        return OnRecording(None, 0, {})
+    texts = Texts.recorded(recording)
+    replay = _replay(classifier, texts)
+    found = {place: _tried(replay, chosen, None) for place, chosen in exits.items()}
+    return OnRecording(source, len(texts), found)
 
 
-def live(
-    classifier: Classifier, records: Sequence[AuditRecord], policy: Policy, exits: Exits
-) -> Live:
-    """Try exits on audited texts; `policy` is the one that is live."""
-    if not records:
-        return Live(0, dict.fromkeys(exits, Totals()), dict.fromkeys(exits, Totals()))
-    texts = Texts.audited(records, classifier.traits, classifier.temperatures)
-    replay = Replay(texts, classifier.ladder, _reader(classifier))
-    every = np.ones(len(texts), np.bool_)
-
-    def own(name: str) -> NDArray[np.bool_]:
-        by_default = policy.default if isinstance(policy.default, str) else name
-        same: NDArray[np.bool_] = texts.profiles == (by_default if name == DEFAULT else name)
-        return same
-
-    found = _tried(replay, exits, lambda name: every)
-    return Live(len(texts), _tried(replay, exits, own), found)
+def _replay(classifier: Classifier, texts: Texts) -> Replay:
+    certified = classifier.ladder.certified
+    tolerance = certified.tolerance if certified else None
+    reader = AnswerReader(classifier.traits, classifier.scores, tolerance)
+    return Replay(texts, classifier.ladder, reader)
 
 
-def _tried(
-    replay: Replay, exits: Exits, chosen: Callable[[str], NDArray[np.bool_]]
-) -> dict[Place, Found]:
-    found: dict[Place, Found] = {}
-    for place, exit_ in exits.items():
-        try:
-            found[place] = Totals.of(replay.of(exit_), chosen(place.name))
-        except (InvalidRule, TooLong) as error:
-            found[place] = str(error)
-    return found
+def _tried(replay: Replay, chosen: ChosenExit, which: Which | None) -> Found:
+    try:
+        return replay.totals(chosen, which)
+    except (InvalidRule, TooLong) as error:
+        return str(error)
 
 
 def _recording(classifier: Classifier) -> tuple[Source | None, Recording | None]:
@@ -166,24 +165,3 @@ def _recording(classifier: Classifier) -> tuple[Source | None, Recording | None]
     if logits is None:
         return None, None
     return "training", Recording(classifier.traits, classifier.temperatures, logits)
-
-
-def _reader(classifier: Classifier) -> AnswerReader:
-    certified = classifier.ladder.certified
-    tolerance = certified.tolerance if certified else None
-    return AnswerReader(classifier.traits, classifier.scores, tolerance)
-
-
-def _read(found: str | list[float]) -> Found:
-    return found if isinstance(found, str) else Totals._make(found)
-
-
-def _sums(one: Mapping[Place, Found], other: Mapping[Place, Found]) -> dict[Place, Found]:
-    places = [*one, *(place for place in other if place not in one)]
-    return {place: _sum(one.get(place, Totals()), other.get(place, Totals())) for place in places}
-
-
-def _sum(one: Found, other: Found) -> Found:
-    if isinstance(other, str):
-        return one if isinstance(one, Totals) and one.texts else other
-    return other if isinstance(one, str) else one.plus(other)

@@ -31,6 +31,11 @@ class Part(NamedTuple):
         """(texts,) how many windows each text has."""
         return np.diff(self.first, append=self.recording.logits.shape[1])
 
+    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (texts,) the mean of values over each text's windows."""
+        sums: NDArray[np.float64] = np.add.reduceat(values, self.first, dtype=np.float64)
+        return sums / self.num_windows
+
 
 class Texts(NamedTuple):
     """Texts in some order.

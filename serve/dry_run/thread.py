@@ -11,8 +11,6 @@ from serve.errors import Overloaded
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 
-# Other replicas ask each for one at a time.
-_MOST_WAITING: Final = 64
 _RETRY_AFTER_S: Final = 5
 
 
@@ -21,7 +19,7 @@ class DryRunThread:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dry-run")
-        self._begun: set[Future[Any]] = set()
+        self._last: Future[Any] | None = None
         self._answering = False
 
     @contextmanager
@@ -31,7 +29,7 @@ class DryRunThread:
         Raises:
             Overloaded: one is under way, or what one has begun whose client has left.
         """
-        if self._answering or self._unfinished():
+        if self._answering or not (self._last is None or self._last.done()):
             raise Overloaded("a dry run is under way; send one at a time", _RETRY_AFTER_S)
         self._answering = True
         try:
@@ -42,17 +40,7 @@ class DryRunThread:
     async def run(
         self, call: Callable[_Given, _Made], *args: _Given.args, **named: _Given.kwargs
     ) -> _Made:
-        """Return what a call returns.
-
-        Raises:
-            Overloaded: too many wait.
-        """
-        if len(self._unfinished()) >= _MOST_WAITING:
-            raise Overloaded("too many dry runs wait; try again", _RETRY_AFTER_S)
+        """Return what a call returns."""
         future = self._pool.submit(call, *args, **named)
-        self._begun.add(future)
+        self._last = future
         return await asyncio.wrap_future(future)
-
-    def _unfinished(self) -> set[Future[Any]]:
-        self._begun = {future for future in self._begun if not future.done()}
-        return self._begun

@@ -8,14 +8,13 @@ from fastapi import FastAPI
 from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
-from serve.api.dry_run_report import Proposed, report
 from serve.api.endpoint import Endpoint
 from serve.api.precondition import Precondition, read_precondition
 from serve.api.record import RequestRecord
 from serve.api.routes.models import UNKNOWN_MODEL
-from serve.api.schemas.dry_run import DryRunReport, DryRunRequest
+from serve.api.schemas.dry_run import DryRunReport, DryRunRequest, Proposed
 from serve.api.schemas.error import ErrorBody
-from serve.dry_run.predicted import exits_of, expected, live_here
+from serve.dry_run.predicted import exits_of, on_audits_here, on_recording
 from serve.errors import InvalidRequest, InvalidRule, PreconditionFailed, VersionConflict
 from serve.policy.applied import AppliedPolicy, check_policy
 from serve.policy.document import Policy
@@ -52,12 +51,13 @@ async def dry_run(context: AppContext, record: RequestRecord, body: DryRunReques
         run = context.dry_runs.run
         proposed = await run(_propose, body, entry.policy, classifier.ladder)
         exits = exits_of(applied, proposed.applied)
-        on_recording = await run(expected, classifier, exits)
+        recorded = await run(on_recording, classifier, exits)
         policy = proposed.policy.model_dump_json() if proposed.applied and proposed.policy else None
-        here = partial(run, live_here, classifier, policy)
+        here = partial(run, on_audits_here, classifier, policy)
         replayed = await context.replicas.try_on_audits(classifier.name, policy, here)
-        made = await run(report, entry, proposed, exits, on_recording, replayed, classifier.name)
-    return Reply(made)
+        told = classifier.name, entry, proposed, exits, recorded, replayed
+        report = await run(DryRunReport.of, *told)
+    return Reply(report.model_dump_json(exclude_none=True).encode())
 
 
 def _propose(body: DryRunRequest, live: Policy, ladder: ServedLadder) -> Proposed:

@@ -1,9 +1,10 @@
 """The JSON of dry runs of policies."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from serve.api.replicas import Replayed
 from serve.api.schemas.base import SparseModel
 from serve.api.schemas.policy import (
     MAX_VERSION,
@@ -11,12 +12,16 @@ from serve.api.schemas.policy import (
     ResolvedExit,
     made_of,
 )
-from serve.dry_run.totals import Totals, share
+from serve.dry_run.predicted import Exits, Found, OnAudits, OnRecording, Place
+from serve.dry_run.totals import Totals, interval
+from serve.policy.applied import AppliedPolicy
+from serve.policy.difference import changes
 from serve.policy.document import Policy
+from serve.policy.live import VersionedPolicy
 
 Interval = tuple[float, float]
 
-# Fewer say little, so that those of all names are taken.
+# Fewer audits of a profile say little, so that those of all texts are taken.
 FEW_TEXTS = 100
 
 
@@ -75,19 +80,18 @@ class FlagFigures(SparseModel):
     @classmethod
     def of(cls, totals: Totals) -> Self:
         """Return the shares of texts, of which there must be some."""
-        missed, missed_interval = share(totals.missed, totals.due)
-        alarms, alarms_interval = share(totals.false_alarms, totals.texts - totals.due)
+        due, others = totals.due, totals.texts - totals.due
         return cls(
             flagged=totals.flagged / totals.texts,
             deferred=totals.deferred / totals.texts,
-            missed=missed,
-            missed_interval=missed_interval,
-            false_alarms=alarms,
-            false_alarms_interval=alarms_interval,
+            missed=totals.missed / due if due else None,
+            missed_interval=interval(totals.missed, due),
+            false_alarms=totals.false_alarms / others if others else None,
+            false_alarms_interval=interval(totals.false_alarms, others),
         )
 
 
-class Figures(SparseModel):
+class DryRunFigures(SparseModel):
     """What would become of some texts."""
 
     texts: int
@@ -121,36 +125,43 @@ class Figures(SparseModel):
     problem: str | None = Field(default=None, description="Only if there is nothing else: why.")
 
     @classmethod
-    def of_totals(cls, found: Totals | str | None, flagging: bool, **more: Any) -> Self | None:
-        """Return the figures of sums; None where there are none."""
-        if found is None:
-            return None
+    def of_found(cls, found: Found, flagging: bool, **more: Any) -> Self:
+        """Return the figures of sums, or why there are none."""
         if isinstance(found, str):
             return cls(texts=0, problem=found)
         if not found.texts:
             return cls(texts=0, **more)
         known = found.differ >= 0
-        disagreement, interval = share(max(0, found.differ), found.texts)
         return cls(
             texts=found.texts,
             layers=found.layers / found.texts,
             layers_interval=found.layers_interval,
             ms=found.ms / found.texts,
-            disagreement=disagreement if known else None,
-            interval=interval if known else None,
+            disagreement=found.differ / found.texts if known else None,
+            interval=interval(found.differ, found.texts) if known else None,
             flag=FlagFigures.of(found) if flagging else None,
             **more,
         )
+
+    @classmethod
+    def of_audits(cls, audits: OnAudits, place: Place, flagging: bool) -> Self | None:
+        """Return the figures of the profile's own audits if they are enough, else of all."""
+        if place not in audits.found:
+            return None
+        own, every = audits.found[place]
+        if isinstance(own, Totals) and own.texts >= FEW_TEXTS:
+            return cls.of_found(own, flagging, of="profile")
+        return cls.of_found(every, flagging, of="all", too_few=audits.texts < FEW_TEXTS or None)
 
 
 class DryRunSide(SparseModel):
     """The default or a profile, as it is or as it would be."""
 
     resolved: ResolvedExit
-    expected: Figures | None = Field(
+    expected: DryRunFigures | None = Field(
         default=None, description="Tried on recorded texts; see `recording_of`."
     )
-    live: Figures | None = Field(default=None, description="Tried on audits of live traffic.")
+    live: DryRunFigures | None = Field(default=None, description="Tried on audits of live traffic.")
 
 
 class DryRunProfile(SparseModel):
@@ -168,6 +179,20 @@ class AuditsOf(SparseModel):
 
     replicas: int = Field(description="Replicas that have tried the change on theirs.")
     missing: int = Field(description="Replicas that have not done so in time.")
+
+
+class Proposed(NamedTuple):
+    """What a change would make of the policy.
+
+    Attributes:
+        policy: None if there is none that could be read.
+        applied: None if the model cannot follow it.
+        problem: why a PUT would be refused.
+    """
+
+    policy: Policy | None = None
+    applied: AppliedPolicy | None = None
+    problem: str | None = None
 
 
 class DryRunReport(SparseModel):
@@ -193,3 +218,46 @@ class DryRunReport(SparseModel):
         "training, in the precision that it was trained in; run `offramp calibrate` for the "
         "other. Left out: the bundle has no recording.",
     )
+
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        entry: VersionedPolicy,
+        proposed: Proposed,
+        exits: Exits,
+        recorded: OnRecording,
+        replayed: Replayed,
+    ) -> Self:
+        """Return the report.
+
+        Args:
+            model: its name.
+            entry: the live policy.
+            proposed: the other one.
+            exits: of both.
+            recorded: what they do to recorded texts.
+            replayed: what they do to audited texts, from each replica.
+        """
+        audits = OnAudits.sum(replayed.answers)
+        profiles: dict[str, DryRunProfile] = {}
+        for place, chosen in exits.items():
+            flagging, found = chosen.settings.flag is not None, recorded.found.get(place)
+            side = DryRunSide(
+                resolved=ResolvedExit.of(chosen),
+                expected=None if found is None else DryRunFigures.of_found(found, flagging),
+                live=DryRunFigures.of_audits(audits, place, flagging),
+            )
+            known = profiles.get(place.name, DryRunProfile())
+            profiles[place.name] = known.model_copy(update={place.when: side})
+        return cls(
+            model=model,
+            version=entry.version,
+            problem=proposed.problem,
+            changes=changes(entry.policy, proposed.policy) if proposed.policy else {},
+            profiles=profiles,
+            audits=audits.texts,
+            audits_of=AuditsOf(replicas=len(replayed.answers), missing=replayed.missing),
+            recording=recorded.texts,
+            recording_of=recorded.source,
+        )

@@ -1,6 +1,5 @@
 """What a bundle keeps of the texts that certify it: rules tried on it give the ladder's figures."""
 
-import numpy as np
 import pytest
 
 from models.certification import stored
@@ -8,7 +7,7 @@ from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.recording import CERTIFYING
 from serve.classifier.score_map import ScoreMap
 from serve.dry_run.answers import AnswerReader
-from serve.dry_run.replayed import Replay
+from serve.dry_run.replay import Replay
 from serve.dry_run.texts import Texts
 from serve.dry_run.totals import Totals
 from serve.policy.chosen_exit import ChosenExit
@@ -38,8 +37,7 @@ class Tried:
 
     def totals(self, rule: ExitRule, flag: dict[str, float] | None = None) -> Totals:
         chosen = ChosenExit(self._served.compile(rule), settings=Settings(flag=flag))
-        every = np.ones(len(self._replay.texts), np.bool_)
-        return Totals.of(self._replay.of(chosen), every)
+        return self._replay.totals(chosen)
 
 
 def ladder_of(bundle: Bundle) -> Ladder:

@@ -15,7 +15,7 @@ from serve.audits.record import AuditLog, AuditRecord, RowLogits
 from serve.bundle.loader import load_bundle
 from serve.classifier.classifier import Classifier
 from serve.config import ServerConfig
-from serve.dry_run import predicted, replayed
+from serve.dry_run import predicted, replay
 from serve.http.standalone import standalone_context
 from serve.rules.traits import Task
 from serve.runtime.placement import Placement
@@ -260,7 +260,7 @@ def test_one_that_takes_too_long_says_what_it_has_not_tried(
 ) -> None:
     tried = start()
     tried.audit(range(10))
-    monkeypatch.setattr(replayed, "MOST_S", -1.0)
+    monkeypatch.setattr(replay, "MOST_S", -1.0)
     live = tried.ask(policy={"default": LOOSE})["profiles"]["default"]["after"]["live"]
     assert live == {"texts": 0, "problem": "not tried: the exits before it took -1 s"}
 
@@ -274,11 +274,11 @@ def test_replicas_together_find_what_one_would_find_on_all_texts(
     for rows in (range(130), range(130, 150), range(150, 150)):
         tried.classifier.audits.log = AuditLog()
         tried.audit(rows)
-        parts.append(predicted.live_here(tried.classifier, policy))
+        parts.append(predicted.on_audits_here(tried.classifier, policy))
     tried.audit(range(150))
-    whole = predicted.Live.of_bytes(predicted.live_here(tried.classifier, policy))
-    together = predicted.Live.sum(parts)
+    whole = predicted.OnAudits.sum([predicted.on_audits_here(tried.classifier, policy)])
+    together = predicted.OnAudits.sum(parts)
     assert together.texts == whole.texts == 150
-    for place, one in whole.every.items():
-        assert together.every[place] == pytest.approx(one)
-        assert together.own[place] == pytest.approx(whole.own[place])
+    for place, (own, every) in whole.found.items():
+        assert together.found[place][0] == pytest.approx(own)
+        assert together.found[place][1] == pytest.approx(every)

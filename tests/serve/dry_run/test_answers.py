@@ -11,8 +11,8 @@ from serve.classifier.combined import combine
 from serve.classifier.flagger import Flagger
 from serve.classifier.score_map import ScoreMap
 from serve.dry_run.answers import AnswerReader, full_depth
-from serve.dry_run.interval import interval
 from serve.dry_run.texts import Part
+from serve.dry_run.totals import interval
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag, Bands
 from serve.policy.windows import Windows

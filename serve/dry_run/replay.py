@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from serve.dry_run.answers import AnswerReader, full_depth
 from serve.dry_run.texts import Part, Texts
+from serve.dry_run.totals import Totals
 from serve.errors import OfframpError
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.flag import AnyFlag
@@ -16,12 +17,15 @@ from serve.policy.served_ladder import ServedLadder
 # After so long no more exits are tried on the same texts.
 MOST_S: Final = 10.0
 
-Layers: TypeAlias = NDArray[np.float64]  # (texts,)
 Which: TypeAlias = NDArray[np.bool_]  # (texts,)
 
 
-class Replayed(NamedTuple):
-    """What an exit would do to texts.
+class TooLong(OfframpError):
+    """Trying exits has taken as long as it may."""
+
+
+class _TriedPart(NamedTuple):
+    """What an exit would do to a part of the texts.
 
     Attributes:
         layers: (texts,) that each runs, in the mean over its windows.
@@ -31,14 +35,31 @@ class Replayed(NamedTuple):
         flags: (texts,) which are flagged, deferred, and flagged at full depth; None without a flag.
     """
 
-    layers: Layers
-    ms: Layers
+    layers: NDArray[np.float64]
+    ms: NDArray[np.float64]
     differs: Which | None
     flags: tuple[Which, Which, Which] | None
 
-
-class TooLong(OfframpError):
-    """Trying exits has taken as long as it may."""
+    def totals(self, which: Which) -> Totals:
+        """Count some of the texts."""
+        layers, differs = self.layers[which], self.differs
+        sums = Totals(
+            texts=len(layers),
+            layers=float(layers.sum()),
+            squared=float((layers**2).sum()),
+            ms=float(self.ms[which].sum()),
+            differ=-len(layers) if differs is None else int(differs[which].sum()),
+        )
+        if self.flags is None:
+            return sums
+        flagged, deferred, due = (each[which] for each in self.flags)
+        return sums._replace(
+            flagged=int(flagged.sum()),
+            deferred=int(deferred.sum()),
+            due=int(due.sum()),
+            missed=int((due & ~flagged).sum()),
+            false_alarms=int((flagged & ~due).sum()),
+        )
 
 
 class Replay:
@@ -53,10 +74,10 @@ class Replay:
         self.texts = texts
         self._ladder, self._reader = ladder, reader
         self._end_s = time.monotonic() + MOST_S
-        self._known: dict[str, Replayed] = {}
+        self._known: dict[str, list[_TriedPart]] = {}
 
-    def of(self, chosen: ChosenExit) -> Replayed:
-        """Return what the default or a profile would do.
+    def totals(self, chosen: ChosenExit, which: Which | None = None) -> Totals:
+        """Count what the default or a profile would do to some of the texts; None for all.
 
         Raises:
             InvalidRule: the texts lack what the rule looks at.
@@ -66,13 +87,18 @@ class Replay:
         mean = settings.windows is not None and settings.windows.combine == "mean"
         key = f"{chosen.rule.rule.model_dump_json()} {settings.flag!r} {mean}"
         if key not in self._known:
-            parts = [self._of_part(p, chosen, settings.flag, mean) for p in self.texts.parts]
-            self._known[key] = _joined(parts)
-        return self._known[key]
+            parts = self.texts.parts
+            self._known[key] = [self._try(part, chosen, settings.flag, mean) for part in parts]
+        if which is None:
+            which = np.ones(len(self.texts), np.bool_)
+        total, first = Totals(), 0
+        for tried in self._known[key]:
+            end = first + len(tried.layers)
+            total = total.plus(tried.totals(which[first:end]))
+            first = end
+        return total
 
-    def _of_part(
-        self, part: Part, chosen: ChosenExit, flag: AnyFlag | None, mean: bool
-    ) -> Replayed:
+    def _try(self, part: Part, chosen: ChosenExit, flag: AnyFlag | None, mean: bool) -> _TriedPart:
         if time.monotonic() > self._end_s:
             raise TooLong(f"not tried: the exits before it took {MOST_S:g} s")
         taken = part.recording.taken(chosen.rule.rule)
@@ -83,22 +109,4 @@ class Replay:
             due, _ = self._reader.flagged(part, full_depth(part), flag, mean)
             flags = (*self._reader.flagged(part, taken, flag, mean), due)
         differs = self._reader.differs(part, taken, mean)
-        return Replayed(_mean(part, layers), _mean(part, ms), differs, flags)
-
-
-def _mean(part: Part, values: NDArray[np.float64]) -> Layers:
-    """Return (texts,) the mean over each text's windows."""
-    sums: Layers = np.add.reduceat(values, part.first, dtype=np.float64)
-    return sums / part.num_windows
-
-
-def _joined(parts: list[Replayed]) -> Replayed:
-    if len(parts) == 1:
-        return parts[0]
-    layers, ms, differs, flags = zip(*parts, strict=True)
-    known = None if differs[0] is None else np.concatenate(differs)
-    each = None
-    if flags[0] is not None:
-        flagged, deferred, due = map(np.concatenate, zip(*flags, strict=True))
-        each = flagged, deferred, due
-    return Replayed(np.concatenate(layers), np.concatenate(ms), known, each)
+        return _TriedPart(part.mean(layers), part.mean(ms), differs, flags)
