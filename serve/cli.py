@@ -8,22 +8,25 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from serve.access.cli import keys as keys_commands
-from serve.config import ConnectionLimits, ServerConfig
-from serve.engine.admission import QueueLimits
-from serve.errors import OfframpError
+from serve.commands.model_commands import models
+from serve.commands.policy_commands import policy
+from serve.commands.rollout_commands import rollout
+from serve.commands.top import top
+from serve.commands.yaml_text import read_document, read_yaml
+from serve.config import ServerConfig, ServerLimits
+from serve.errors import InvalidRequest, OfframpError
 from serve.logs import LogFormat, LogLevel, single_line
-from serve.policy_cli.cli import policy as policy_commands
-from serve.policy_cli.models import models as models_commands
-from serve.policy_cli.rollout import rollout as rollout_commands
-from serve.top.cli import top
+from serve.validation import explain
 from serve.version import __version__
 
 # Packages that `pip install offramp` does not install, and the extra that does.
@@ -31,7 +34,11 @@ EXTRAS = dict.fromkeys(
     ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"), "export"
 ) | dict.fromkeys(("mapie", "matplotlib", "scipy", "sklearn"), "quality")
 
-LIMITS, QUEUE = ConnectionLimits(), QueueLimits()
+# Options of `serve` beside those that most people use.
+of_models = partial(typer.Option, rich_help_panel="Models and hardware")
+of_access = partial(typer.Option, rich_help_panel="Access")
+of_requests = partial(typer.Option, rich_help_panel="Requests and bounds")
+of_logs = partial(typer.Option, rich_help_panel="Logs")
 
 app = typer.Typer(
     name="offramp",
@@ -42,9 +49,9 @@ app = typer.Typer(
 )
 
 app.add_typer(keys_commands, name="keys")
-app.add_typer(policy_commands, name="policy")
-app.add_typer(rollout_commands, name="rollout")
-app.add_typer(models_commands, name="models")
+app.add_typer(policy, name="policy")
+app.add_typer(rollout, name="rollout")
+app.add_typer(models, name="models")
 app.command()(top)
 
 
@@ -64,77 +71,54 @@ def serve(
         list[Path], typer.Argument(help="Bundles; each is served under its folder's name.")
     ],
     standalone: Annotated[
-        bool, typer.Option(help="One process, without Ray.", show_default="Ray Serve")
+        bool, typer.Option("--standalone", help="One process, without Ray.")
     ] = False,
-    model_repository: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            file_okay=False,
-            help="Folder of bundles that may be loaded while the server runs. None but BUNDLES if "
-            "absent.",
-        ),
-    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; :: for IPv6 and IPv4.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8000,
-    grpc_port: Annotated[
-        int | None,
-        typer.Option(
-            help="Port for gRPC, 0 for any that is free. None if absent.", min=0, max=65535
-        ),
-    ] = None,
-    replicas: Annotated[
-        int, typer.Option(help="Replicas; more than one needs Ray.", min=1, max=256)
-    ] = 1,
-    precision: Annotated[
-        Literal["auto", "fp32", "int8", "fp16"],
-        typer.Option(help="Variant; auto is fp16 on CUDA, int8 where the processor has VNNI."),
-    ] = "auto",
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"], typer.Option(help="auto is CUDA where it can be had.")
-    ] = "auto",
-    gpu_memory_gb: Annotated[
-        float | None,
-        typer.Option(help="Most that a replica's models take of a GPU; CUDA adds to it.", min=0.1),
-    ] = None,
-    gpus_per_replica: Annotated[
-        float | None,
-        typer.Option(
-            help="Of a GPU, 0.5 for two replicas on each. One each if absent.", min=0.01, max=1
-        ),
-    ] = None,
-    max_batch_rows: Annotated[
-        int | None,
-        typer.Option(
-            help="Rows in a batch. If absent, 64, and 512 on CUDA.",
-            min=1,
-            max=QUEUE.max_rows,
-        ),
-    ] = None,
-    max_batch_tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="Rows times the longest row in a batch. If absent, 2048, and 16384 on CUDA.",
-            min=1,
-            max=QUEUE.max_tokens,
-        ),
-    ] = None,
-    active_exits: Annotated[
-        str | None,
-        typer.Option(
-            help="Exit layers to use, such as 2,4,6, or auto: those under which the default rule "
-            "takes the least time here. All if absent."
-        ),
-    ] = None,
     keys: Annotated[
         Path | None,
         typer.Option(envvar="OFFRAMP_KEYS", help="File of API keys; `offramp keys new` makes one."),
     ] = None,
+    replicas: Annotated[
+        int, typer.Option(help="Replicas; more than one needs Ray.", min=1, max=256)
+    ] = 1,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps policies and their history for the next start."),
+    ] = None,
+    model_repository: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, file_okay=False, help="Folder of bundles that may be loaded meanwhile."
+        ),
+    ] = None,
+    precision: Annotated[
+        Literal["auto", "fp32", "int8", "fp16"],
+        of_models(help="auto: fp16 on CUDA, int8 where the processor has VNNI."),
+    ] = "auto",
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], of_models(help="auto: CUDA where it can be had.")
+    ] = "auto",
+    active_exits: Annotated[
+        str | None,
+        of_models(
+            help="Exit layers to use, such as 2,4,6; auto: those that take the least time here "
+            "under the default rule. Default: all."
+        ),
+    ] = None,
+    gpu_memory_gb: Annotated[
+        float | None,
+        of_models(help="Most that a replica's models take of a GPU; CUDA adds to it.", min=0.1),
+    ] = None,
+    gpus_per_replica: Annotated[
+        float | None,
+        of_models(help="0.5 for two replicas on each GPU. Default: one GPU each.", min=0.01, max=1),
+    ] = None,
     no_auth: Annotated[
         bool,
-        typer.Option(
+        of_access(
             "--no-auth",
             envvar="OFFRAMP_NO_AUTH",
             help="Let every client that reaches the port do all.",
@@ -142,80 +126,58 @@ def serve(
     ] = False,
     open_metrics: Annotated[
         bool,
-        typer.Option(
-            "--open-metrics", envvar="OFFRAMP_OPEN_METRICS", help="/metrics needs no key."
-        ),
+        of_access("--open-metrics", envvar="OFFRAMP_OPEN_METRICS", help="/metrics needs no key."),
     ] = False,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(
+        of_access(
             help="Name that clients know the server by, *.example.com, or * for any; several "
             "times. Default: loopback names on loopback, any elsewhere."
         ),
     ] = None,
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Origin whose web pages may ask, such as https://app.example.com; several times. "
-            "With keys also * for all."
+        of_access(
+            help="Origin whose web pages may ask, such as https://app.example.com, with keys also "
+            "* for all; several times."
         ),
     ] = None,
     trusted_proxies: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Addresses and networks of proxies that are believed who the client is, such as "
-            "10.0.0.0/8,::1; several times or comma separated. Default: none."
+        of_access(help="Proxies that are believed who the client is, such as 10.0.0.0/8,::1."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, of_access(help="PEM file: certificate and its chain; HTTPS then.")
+    ] = None,
+    tls_key: Annotated[Path | None, of_access(help="PEM file: the certificate's key.")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        of_access(help="PEM file of CAs; clients must show a certificate of one of them."),
+    ] = None,
+    grpc_port: Annotated[
+        int | None,
+        of_requests(
+            help="Port for gRPC, 0 for any that is free. Default: no gRPC.", min=0, max=65535
         ),
     ] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder that policies, their history and counts of audits are kept in, for the "
-            "next start. None are kept if absent."
+    dialects: Annotated[
+        str, of_requests(help="Wire formats, such as v1,hf; docs/clients.md lists them.")
+    ] = "all",
+    limits: Annotated[
+        str | None,
+        of_requests(
+            help="File of bounds on requests, queue, batches and connections, or JSON in braces; "
+            "docs/operations.md lists them."
         ),
     ] = None,
     log_file: Annotated[
-        Path | None,
-        typer.Option(help="File that log lines of all replicas are added to. Default: stderr."),
+        Path | None, of_logs(help="File for log lines of all replicas. Default: stderr.")
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = "text",
-    log_level: Annotated[LogLevel, typer.Option(help="Of the least important lines.")] = "info",
+    log_format: Annotated[LogFormat, of_logs(help="How log lines look.")] = "text",
+    log_level: Annotated[LogLevel, of_logs(help="Of the least important lines.")] = "info",
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="A log line for every request.")
+        bool, of_logs("--access-log", help="A log line for every request.")
     ] = False,
-    dialects: Annotated[
-        str,
-        typer.Option(help="Wire formats to speak, such as v1,hf; docs/clients.md lists them."),
-    ] = "all",
-    tokenizer_threads: Annotated[
-        int, typer.Option(help="Threads of a replica that tokenize long texts.", min=1, max=256)
-    ] = 2,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="PEM file: certificate and its chain; HTTPS then.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM file: the certificate's key.")] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(help="PEM file of CAs; clients must show a certificate of one of them."),
-    ] = None,
-    head_timeout: Annotated[
-        float, typer.Option(help="Seconds for a request's head, or a TLS handshake.", min=0.1)
-    ] = LIMITS.head_timeout_s,
-    idle_timeout: Annotated[
-        float, typer.Option(help="Seconds that a kept connection may wait.", min=0.1)
-    ] = LIMITS.idle_timeout_s,
-    body_timeout: Annotated[
-        float, typer.Option(help="Seconds for a request's whole body.", min=0.1)
-    ] = LIMITS.body_timeout_s,
-    min_body_rate: Annotated[
-        int, typer.Option(help="Bytes/s of a body that takes longer than 5 s.", min=1)
-    ] = LIMITS.min_body_rate,
-    max_head_bytes: Annotated[
-        int, typer.Option(help="Largest request line with headers.", min=1024)
-    ] = LIMITS.max_head_bytes,
-    max_connections: Annotated[
-        int, typer.Option(help="Open at once, per replica; the longest idle one makes room.", min=1)
-    ] = LIMITS.max_connections,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
     from serve.launch import Launch, launch
@@ -226,8 +188,6 @@ def serve(
         precision=precision,
         device=device,
         gpu_memory_gb=gpu_memory_gb,
-        max_batch_rows=max_batch_rows,
-        max_batch_tokens=max_batch_tokens,
         keys=keys,
         no_auth=no_auth,
         open_metrics=open_metrics,
@@ -240,22 +200,26 @@ def serve(
         log_level=log_level,
         access_log=access_log,
         dialects=[name.strip() for name in dialects.split(",")],
-        tokenizer_threads=tokenizer_threads,
         tls_cert=tls_cert,
         tls_key=tls_key,
         tls_client_ca=tls_client_ca,
-        connections=ConnectionLimits(
-            head_timeout_s=head_timeout,
-            idle_timeout_s=idle_timeout,
-            body_timeout_s=body_timeout,
-            min_body_rate=min_body_rate,
-            max_head_bytes=max_head_bytes,
-            max_connections=max_connections,
-        ),
+        **(_read_limits(limits) if limits else {}),
     )
     launch(
         Launch(config, host, port, grpc_port, replicas, gpus_per_replica, active_exits), standalone
     )
+
+
+def _read_limits(given: str) -> dict[str, Any]:
+    """Return the fields of `ServerLimits` that a file, or JSON itself, sets."""
+    if given.lstrip().startswith("{"):
+        found = read_yaml(given, "--limits")
+    else:
+        found = read_document(Path(given))
+    try:
+        return ServerLimits.model_validate(found).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        raise InvalidRequest(f"--limits: {explain(error)}") from None
 
 
 def main() -> None:

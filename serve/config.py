@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, m
 
 from serve.access.web_names import allowed_host, check_cors_origin
 from serve.bundle.manifest import Sha256
-from serve.classifier.options import EngineOptions
+from serve.classifier.options import EngineLimits, EngineOptions
 from serve.logs import LogFormat, LogLevel
 from serve.policy.document import WholePolicy
 from serve.policy.model_set import MAX_ALIASES, MAX_MODELS, ModelName, baseline_of
@@ -57,6 +57,8 @@ class ConnectionLimits:
         max_connections: open at once; fewer if file descriptors do not suffice.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     head_timeout_s: PositiveFloat = 10.0
     # As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute. A
     # server that closes it first may lose a request that is just being sent.
@@ -67,7 +69,17 @@ class ConnectionLimits:
     max_connections: PositiveInt = 4096
 
 
-class ServerConfig(EngineOptions, WebLimits):
+class ServerLimits(EngineLimits, WebLimits):
+    """The bounds of `offramp serve --limits`; few servers need others than these.
+
+    Attributes:
+        connections: bounds on connections; they apply where replicas listen themselves.
+    """
+
+    connections: ConnectionLimits = ConnectionLimits()
+
+
+class ServerConfig(EngineOptions, ServerLimits):
     """Arguments of the server; a change restarts the replicas.
 
     Attributes:
@@ -100,7 +112,6 @@ class ServerConfig(EngineOptions, WebLimits):
             two, for replicas that listen themselves.
         tls_key: PEM file with its key.
         tls_client_ca: PEM file of CAs; clients must show a certificate of one of them.
-        connections: bounds on connections; they apply where replicas listen themselves.
         grpc_port: where replicas that listen themselves answer gRPC; None for not at all.
     """
 
@@ -124,7 +135,6 @@ class ServerConfig(EngineOptions, WebLimits):
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
-    connections: ConnectionLimits = ConnectionLimits()
     grpc_port: int | None = Field(default=None, gt=0, lt=2**16)
 
     @model_validator(mode="after")

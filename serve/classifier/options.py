@@ -1,4 +1,4 @@
-"""How a model is run."""
+"""How a model is run, and how much of it at once."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,14 +16,10 @@ BATCH_LIMITS: Final[Mapping[str, BatchLimits]] = {
 }
 
 
-class EngineOptions(BaseModel):
-    """How a model is run.
+class EngineLimits(BaseModel):
+    """How much a model's engine takes on.
 
     Attributes:
-        device: `auto`, `cpu` or `cuda`; auto is CUDA where a usable GPU is found.
-        precision: `auto`, or the variant to use.
-        gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
-        num_threads: of each segment; None for all cores that the process may use.
         max_batch_rows: rows in a batch, at most `max_queue_rows`; None for what suits the device.
         max_batch_tokens: rows times the longest row in a batch, at most `max_queue_tokens`; None
             for what suits the device.
@@ -34,10 +30,6 @@ class EngineOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
-    precision: str = Field(default="auto", pattern="^(auto|fp32|int8|fp16)$")
-    gpu_memory_gb: PositiveFloat | None = None
-    num_threads: PositiveInt | None = None
     max_batch_rows: PositiveInt | None = None
     max_batch_tokens: PositiveInt | None = None
     max_queue_rows: PositiveInt = QueueLimits().max_rows
@@ -67,3 +59,19 @@ class EngineOptions(BaseModel):
             max_rows=self.max_batch_rows or usual.max_rows,
             max_tokens=self.max_batch_tokens or usual.max_tokens,
         )
+
+
+class EngineOptions(EngineLimits):
+    """How a model is run.
+
+    Attributes:
+        device: `auto`, `cpu` or `cuda`; auto is CUDA where a usable GPU is found.
+        precision: `auto`, or the variant to use.
+        gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
+        num_threads: of each segment; None for all cores that the process may use.
+    """
+
+    device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
+    precision: str = Field(default="auto", pattern="^(auto|fp32|int8|fp16)$")
+    gpu_memory_gb: PositiveFloat | None = None
+    num_threads: PositiveInt | None = None

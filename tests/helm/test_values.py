@@ -4,14 +4,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import reduce
 from operator import getitem
 from typing import Any
 
 import yaml
 
-from serve.config import DRAIN_S, ConnectionLimits, ServerConfig, UserConfig
+from serve.config import DRAIN_S, ConnectionLimits, ServerConfig, ServerLimits, UserConfig
+from serve.engine.scheduler import BatchLimits
 from serve.policy.audit import Audit, Guard
 from serve.policy.document import Policy
 from serve.policy.limits import Limits
@@ -26,7 +26,6 @@ ROW = re.compile(r"^\| `([^`]+)` \| `(.*?)` \| (.+) \|$", re.MULTILINE)
 README: dict[str, tuple[str, str]] = {
     path: (default, text) for path, default, text in ROW.findall((CHART / "README.md").read_text())
 }
-BOUNDS = ("--min", "--max")
 # Maps of values, and not values that are maps.
 GROUPS = "properties"
 
@@ -115,25 +114,19 @@ def test_server_takes_every_config_that_the_chart_makes() -> None:
     assert made == set(ServerConfig.model_fields) - elsewhere
 
 
-def test_bounds_on_connections_are_the_servers_in_both_modes() -> None:
-    bounds = CASES["rayservice: connections"]
+def test_bounds_are_the_servers_in_both_modes() -> None:
+    bounds = CASES["rayservice: bounds"]
     [application] = render(bounds).serve_config["applications"]
-    limits = ServerConfig.model_validate(application["args"]).connections
-    assert limits == ConnectionLimits(5.0, 75.5, 30.0, 2000, 12345678, 1024)
+    config = ServerConfig.model_validate(application["args"])
+    assert config.connections == ConnectionLimits(5.0, 75.5, 30.0, 2000, 12345678, 1024)
+    assert config.batch_limits("cuda") == BatchLimits(32, 1234)
     named = SCHEMA[GROUPS]["server"][GROUPS]["connections"][GROUPS]
     assert set(bounds["server"]["connections"]) == set(named)
-    assert len(named) == len(fields(ConnectionLimits))
     [server, *_] = render({**bounds, "mode": "deployment"}).pods()["server"]["spec"]["containers"]
     words = server["args"]
-    flags = {w: words[i + 1] for i, w in enumerate(words) if "timeout" in w or w[:5] in BOUNDS}
-    assert flags == {
-        "--head-timeout": "5",
-        "--idle-timeout": "75.5",
-        "--body-timeout": "30",
-        "--min-body-rate": "2000",
-        "--max-head-bytes": "12345678",
-        "--max-connections": "1024",
-    }
+    limits = ServerLimits.model_validate_json(words[words.index("--limits") + 1])
+    assert limits.model_fields_set == set(ServerLimits.model_fields)
+    assert limits.model_dump().items() <= config.model_dump().items()
 
 
 def test_numbers_of_any_origin_reach_the_server_as_numbers() -> None:

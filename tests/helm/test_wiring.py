@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from serve.config import ServerConfig
-from serve.engine.scheduler import BatchLimits
 from tests.helm.chart import NAMESPACE, Object, Rendered, render
 from tests.helm.matrix import MONITORING, POLICIES, Values, every_case
 
@@ -75,16 +73,6 @@ def test_grpc_has_its_port_on_pod_and_service_and_clients_may_reach_it() -> None
         rule for rule in release.the("NetworkPolicy")["spec"]["ingress"] if "from" not in rule
     ]
     assert [port["port"] for port in requests["ports"]] == [8000, 8001]
-
-
-def test_bounds_on_batches_reach_the_server_in_both_modes() -> None:
-    server = {"server": {"maxBatchRows": 32, "maxBatchTokens": 1234}}
-    [application] = render(server).serve_config["applications"]
-    config = ServerConfig.model_validate(application["args"])
-    assert config.batch_limits("cuda") == BatchLimits(32, 1234)
-    arguments = render({"mode": "deployment", **server}).pods()["server"]["spec"]["containers"][0]
-    given = " ".join(arguments["args"])
-    assert "--max-batch-rows 32 --max-batch-tokens 1234" in given
 
 
 @every_case

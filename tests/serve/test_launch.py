@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 from typer.testing import CliRunner
 
 import serve.launch
 from serve.api.access import LOOPBACK_HOSTS
 from serve.cli import app
 from serve.config import ConnectionLimits, ServerConfig
-from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, OfframpError
 from serve.launch import Launch, launch
 
@@ -120,24 +118,43 @@ def started_with(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     return start
 
 
+LIMITS = """\
+tokenizer_threads: 7
+max_batch_rows: 48
+connections: {head_timeout_s: 1.5, idle_timeout_s: 2.5, max_connections: 6}
+"""
+
+
 def test_bounds_that_the_command_is_given_reach_the_server(
-    started_with: Callable[..., ServerConfig],
+    started_with: Callable[..., ServerConfig], tmp_path: Path
 ) -> None:
-    config = started_with(
-        *("--tokenizer-threads", "7", "--head-timeout", "1.5", "--idle-timeout", "2.5"),
-        *("--body-timeout", "3.5", "--min-body-rate", "4", "--max-head-bytes", "5000"),
-        *("--max-connections", "6", "--max-batch-rows", "48", "--max-batch-tokens", "900"),
+    (tmp_path / "limits.yaml").write_text(LIMITS)
+    config = started_with("--limits", str(tmp_path / "limits.yaml"))
+    usual = ConnectionLimits()
+    assert config.connections == replace(
+        usual, head_timeout_s=1.5, idle_timeout_s=2.5, max_connections=6
     )
-    assert config.connections == ConnectionLimits(1.5, 2.5, 3.5, 4, 5000, 6)
     assert config.tokenizer_threads == 7
-    assert config.batch_limits("cuda") == BatchLimits(48, 900)
-    assert started_with().connections == ConnectionLimits()
+    assert config.batch_limits("cuda").max_rows == 48
+    assert started_with("--limits", '{"max_inputs": 3}').max_inputs == 3
+    assert started_with().connections == usual
 
 
-def test_a_batch_larger_than_the_queue_is_refused() -> None:
-    message = "max_batch_tokens: 2000, but the queue holds 1000 at most .max_queue_tokens."
-    with pytest.raises(ValidationError, match=message):
-        ServerConfig(bundles=["tiny"], max_batch_tokens=2000, max_queue_tokens=1000)
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ("/nowhere", "/nowhere"),
+        ('{"max_input": 3}', "max_input"),
+        ('{"connections": {"head_timeout": 3}}', "connections.head_timeout"),
+        ('{"connections": {"head_timeout_s": 0}}', "connections.head_timeout_s"),
+        ('{"max_batch_tokens": 2000, "max_queue_tokens": 1000}', "max_queue_tokens"),
+    ],
+)
+def test_bounds_that_cannot_be_are_named(bundle_folder: Path, limits: str, named: str) -> None:
+    words = ["serve", str(bundle_folder), "--port", "0", "--limits", limits]
+    with pytest.raises((OfframpError, OSError)) as refused:
+        CliRunner().invoke(app, words, catch_exceptions=False)
+    assert named in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -29,15 +29,7 @@ policies, is applied in place.
 {{- if .Values.bundles.repository }}{{ $_ := set $args "model_repository" .Values.bundles.path }}{{ end -}}
 {{- with $server.activeExits }}{{ $_ := set $args "active_exits" . }}{{ end -}}
 {{- with $server.numThreads }}{{ $_ := set $args "num_threads" (int64 .) }}{{ end -}}
-{{- with $server.maxBatchRows }}{{ $_ := set $args "max_batch_rows" (int64 .) }}{{ end -}}
-{{- with $server.maxBatchTokens }}{{ $_ := set $args "max_batch_tokens" (int64 .) }}{{ end -}}
-{{- with $server.maxQueueRows }}{{ $_ := set $args "max_queue_rows" (int64 .) }}{{ end -}}
-{{- with $server.maxQueueTokens }}{{ $_ := set $args "max_queue_tokens" (int64 .) }}{{ end -}}
-{{- with $server.maxInputs }}{{ $_ := set $args "max_inputs" (int64 .) }}{{ end -}}
-{{- with $server.maxBodyBytes }}{{ $_ := set $args "max_body_bytes" (int64 .) }}{{ end -}}
-{{- with $server.maxBufferedBytes }}{{ $_ := set $args "max_buffered_bytes" (int64 .) }}{{ end -}}
-{{- with $server.tokenizerThreads }}{{ $_ := set $args "tokenizer_threads" (int64 .) }}{{ end -}}
-{{- with include "offramp.connections" . | fromJson }}{{ $_ := set $args "connections" . }}{{ end -}}
+{{- $args = merge $args (include "offramp.limits" . | fromJson) -}}
 {{- with .Values.gpu.memoryGb }}{{ $_ := set $args "gpu_memory_gb" (float64 .) }}{{ end -}}
 {{- with $server.trustedProxies }}{{ $_ := set $args "trusted_proxies" . }}{{ end -}}
 {{- with $server.logFile }}{{ $_ := set $args "log_file" . }}{{ end -}}
@@ -56,14 +48,20 @@ policies, is applied in place.
 {{- toJson $args -}}
 {{- end -}}
 
-{{/* `serve.config.ConnectionLimits` as JSON: headTimeoutSeconds becomes head_timeout_s. */}}
-{{- define "offramp.connections" -}}
+{{/* `serve.config.ServerLimits` as JSON, what the values set of it: maxBatchRows becomes max_batch_rows. */}}
+{{- define "offramp.limits" -}}
 {{- $limits := dict -}}
+{{- range list "maxBatchRows" "maxBatchTokens" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" "maxBufferedBytes" "tokenizerThreads" -}}
+{{- $name := snakecase . -}}
+{{- with index $.Values.server . }}{{ $_ := set $limits $name (int64 .) }}{{ end -}}
+{{- end -}}
+{{- $connections := dict -}}
 {{- range $name, $value := .Values.server.connections -}}
 {{- $number := int64 $value -}}
 {{- if hasSuffix "Seconds" $name }}{{ $number = float64 $value }}{{ end -}}
-{{- $_ := set $limits (snakecase $name | replace "_seconds" "_s") $number -}}
+{{- $_ := set $connections (snakecase $name | replace "_seconds" "_s") $number -}}
 {{- end -}}
+{{- with $connections }}{{ $_ := set $limits "connections" . }}{{ end -}}
 {{- toJson $limits -}}
 {{- end -}}
 

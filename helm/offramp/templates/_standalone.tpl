@@ -15,20 +15,13 @@
 {{- $arguments = concat $arguments (list "--active-exits" (join "," $layers)) -}}
 {{- end -}}
 {{- with .Values.gpu.memoryGb }}{{ $arguments = concat $arguments (list "--gpu-memory-gb" (toString .)) }}{{ end -}}
-{{- with $server.maxBatchRows }}{{ $arguments = concat $arguments (list "--max-batch-rows" (int64 . | toString)) }}{{ end -}}
-{{- with $server.maxBatchTokens }}{{ $arguments = concat $arguments (list "--max-batch-tokens" (int64 . | toString)) }}{{ end -}}
 {{- with $server.grpcPort }}{{ $arguments = concat $arguments (list "--grpc-port" (int64 . | toString)) }}{{ end -}}
 {{- $access := ternary (list "--keys" "/keys/keys.json") (list "--no-auth") .Values.auth.enabled -}}
 {{- if and .Values.auth.enabled .Values.auth.openMetrics }}{{ $access = append $access "--open-metrics" }}{{ end -}}
 {{- range include "offramp.allowedHosts" . | fromJsonArray }}{{ $access = concat $access (list "--allowed-host" .) }}{{ end -}}
 {{- range $server.corsOrigins }}{{ $access = concat $access (list "--cors-origin" .) }}{{ end -}}
 {{- with $server.trustedProxies }}{{ $access = concat $access (list "--trusted-proxies" (join "," .)) }}{{ end -}}
-{{- range $name, $value := $server.connections -}}
-{{- $flag := trimSuffix "Seconds" $name | kebabcase | printf "--%s" -}}
-{{- $number := int64 $value | toString -}}
-{{- if hasSuffix "Seconds" $name }}{{ $number = float64 $value | toString }}{{ end -}}
-{{- $arguments = concat $arguments (list $flag $number) -}}
-{{- end -}}
+{{- with include "offramp.limits" . | fromJson }}{{ $arguments = concat $arguments (list "--limits" (toJson .)) }}{{ end -}}
 {{- $logs := list "--log-format" $server.logFormat "--log-level" $server.logLevel -}}
 {{- with $server.logFile }}{{ $logs = concat $logs (list "--log-file" .) }}{{ end -}}
 {{- if $server.accessLog }}{{ $logs = append $logs "--access-log" }}{{ end -}}

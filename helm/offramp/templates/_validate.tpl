@@ -60,10 +60,8 @@ and what to set. values.schema.json checks single values.
 {{- if has (int64 (default 0 $v.server.grpcPort)) (list 8000 (int64 $v.service.port)) -}}
 {{- $problems = append $problems (printf "server.grpcPort %d is the port for HTTP: choose another" (int64 $v.server.grpcPort)) -}}
 {{- end -}}
-{{- range list "numThreads" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" "maxBufferedBytes" "tokenizerThreads" -}}
-{{- if index $v.server . -}}
-{{- $problems = append $problems (printf "server.%s is for mode rayservice: the command that mode deployment runs has no option for it; leave it out" .) -}}
-{{- end -}}
+{{- if $v.server.numThreads -}}
+{{- $problems = append $problems "server.numThreads is for mode rayservice: the command that mode deployment runs has no option for it; leave it out" -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $problems -}}

@@ -61,7 +61,7 @@ def process(certified: Path, temporary: Path) -> Iterator[ServerProcess]:
         # What a caller's environment may have from the work with other clusters.
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_AUTH_TOKEN", "known to many")
-        bounds = ("--max-head-bytes", "5000")
+        bounds = ("--limits", '{"connections": {"max_head_bytes": 5000}}')
         with ServerProcess(certified, "--replicas", "2", "--port", "0", *bounds) as process:
             yield process
 

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from serve.top.figures import between, read_sample
+from serve.commands.figures import between, read_sample
 from tests.serve.api.conftest import StartServer
 from tests.serve.console.conftest import OpenPage
 from tests.serve.support.live_server import LiveServer, serving_bundles

@@ -39,7 +39,13 @@ def start_process() -> Iterator[StartProcess]:
 
 @pytest.fixture(scope="module")
 def started(bundle_folder: Path) -> Iterator[ServerProcess]:
-    options = ("--standalone", "--port", "0", "--max-head-bytes", "5000")
+    options = (
+        "--standalone",
+        "--port",
+        "0",
+        "--limits",
+        '{"connections": {"max_head_bytes": 5000}}',
+    )
     with ServerProcess(bundle_folder, *options) as process:
         yield process
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import typer
 
+from serve.commands import terminal
+from serve.commands.remote import Remote
+from serve.commands.server import CallFailed, Json
+from serve.commands.yaml_text import read_document, write_yaml
 from serve.errors import InvalidRequest
-from serve.policy_cli import shown
-from serve.policy_cli.remote import RemotePolicy
-from serve.policy_cli.server import Answer, CallFailed
-from serve.policy_cli.yaml_text import read_document, write_yaml
 
 _HEAD = """\
 # The policy of {model}, version {version}. Save and leave the editor to see what a change would do;
@@ -23,15 +23,15 @@ _HEAD = """\
 """
 
 
-def edit_policy(remote: RemotePolicy, why: str | None, sure: bool) -> Answer:
+def edit_policy(remote: Remote, why: str | None, sure: bool) -> Json:
     """Let an editor change the live policy, dry-run it, ask unless sure, and put it.
 
     What was written stays in its file until the server has it.
     """
-    live = remote.call("GET")
+    live = remote.get()
     handle, name = tempfile.mkstemp(prefix="offramp-policy-", suffix=".yaml")
     with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        opened.write(_HEAD.format(**live.fields) + write_yaml(live.fields["policy"]))
+        opened.write(_HEAD.format(**live) + write_yaml(live["policy"]))
     file = Path(name)
     begun = file.read_bytes()
     try:
@@ -46,34 +46,34 @@ def edit_policy(remote: RemotePolicy, why: str | None, sure: bool) -> Answer:
     return answer
 
 
-def _edit(remote: RemotePolicy, file: Path, live: Answer, why: str | None, sure: bool) -> Answer:
+def _edit(remote: Remote, file: Path, live: Json, why: str | None, sure: bool) -> Json:
     while True:
         _run_editor(file)
-        written, fit = _tried(remote, file, live.fields["policy"])
-        if written == live.fields["policy"]:
+        written, fit = _tried(remote, file, live["policy"])
+        if written == live["policy"]:
             typer.echo("Nothing was changed.", err=True)
             return live
         reply = _reply(fit, sure)
         if reply == "y":
-            return remote.call("PUT", policy=written, version=live.fields["version"], why=why)
+            return remote.send("PUT", policy=written, version=live["version"], why=why)
         if reply != "e":
             raise CallFailed("nothing was changed", 1)
 
 
-def _tried(remote: RemotePolicy, file: Path, live: Any) -> tuple[Any, bool]:
+def _tried(remote: Remote, file: Path, live: Any) -> tuple[Any, bool]:
     """Print what would become of what was written; return it, and whether it can be put."""
     written = None
     try:
         written = read_document(file)
         if written == live:
             return written, True
-        answer = remote.call("POST", "/dry-run", policy=written).fields
+        answer = remote.send("POST", "/dry-run", policy=written)
     except (CallFailed, InvalidRequest) as error:
         if isinstance(error, CallFailed) and error.exit_status != 1:
             raise
         typer.echo(f"offramp: {error}", err=True)
         return written, False
-    shown.print_lines(shown.dry_run(answer), to_stderr=True)
+    terminal.print_lines(terminal.dry_run(answer), to_stderr=True)
     return written, not answer.get("problem")
 
 

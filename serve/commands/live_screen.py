@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from serve.top.figures import Counts, Figures, Sample, between
+from serve.commands.figures import Counts, Figures, Sample, between
 
 _BAR_WIDTH: Final = 24
 _HEADINGS: Final = (

@@ -1,52 +1,39 @@
-"""Policies as YAML, which also takes JSON."""
+"""Policies in files of YAML, which also takes JSON, and on the command line."""
 
 import json
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
 from serve.errors import InvalidRequest
 
-_NULL: Final = "tag:yaml.org,2002:null"
-_WHOLE: Final = r"[-+]?(?:0|[1-9][0-9]*)"
-_NUMBER: Final = rf"(?:{_WHOLE}(?:\.[0-9]*)?|[-+]?\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-# What is no string without quotes: YAML 1.2 as JSON has it. By YAML 1.1 a profile `off` would be
-# `false`, and 1e-3 a string.
-_SCALARS: Final = (
-    (_NULL, r"null|~|", ["n", "~", ""]),
-    ("tag:yaml.org,2002:bool", r"true|false", list("tf")),
-    ("tag:yaml.org,2002:int", _WHOLE, list("-+0123456789")),
-    ("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789")),
-)
-
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Refuses names that come twice, of which the last would win in silence."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as its base declares it
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else None
-            if name is None or name in seen:
-                problem = "this cannot be a name" if name is None else f"{name!r} comes twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(name)
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for i, name in enumerate(names):
+            if type(name) not in (str, int) or name in names[:i]:
+                problem = f"{name!r} {'comes twice' if name in names[:i] else 'cannot be a name'}"
+                mark = node.value[i][0].start_mark
+                raise yaml.constructor.ConstructorError(None, None, problem, mark)
         return dict(super().construct_mapping(node, deep))
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
-    """Puts in quotes what the loader would take for something else than a string."""
-
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+    """Puts in quotes what the loader takes for a number."""
 
 
-for _tag, _pattern, _first in _SCALARS:
-    for _kind in (_Loader, _Dumper):
-        _kind.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), _first)
+for _kind in (_Loader, _Dumper):
+    # A number in JSON and for every reader, but a string for PyYAML.
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z"),
+        list("-+0123456789"),
+    )
 
 
 def read_yaml(text: str, name: str) -> Any:
@@ -93,6 +80,13 @@ def read_patch(changes: list[str]) -> dict[str, Any]:
             inner = {name: inner}
         patch = _merged(patch, inner)
     return patch
+
+
+def read_candidate(changes: list[str], file: Path | None) -> dict[str, Any]:
+    """Return the field of a request that has a policy: whole from a file, or as a patch."""
+    if bool(file) == bool(changes):
+        raise InvalidRequest("give changes such as default=balanced, or --file with a policy")
+    return {"policy": read_document(file)} if file else {"patch": read_patch(changes)}
 
 
 def write_yaml(document: Any) -> str:

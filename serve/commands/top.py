@@ -9,10 +9,9 @@ import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from serve.policy_cli.options import LOCAL, KeyFile, TlsCa, TlsCert, Url, server_at
-from serve.policy_cli.server import CallFailed, Server
-from serve.top.figures import Sample, read_sample
-from serve.top.shown import screen
+from serve.commands.figures import Sample, read_sample
+from serve.commands.live_screen import screen
+from serve.commands.server import LOCAL, CallFailed, KeyFile, Server, TlsCa, TlsCert, Url
 
 _KEPT_S: Final = 15 * 60
 _NOW_S: Final = 10  # what figures of now are the mean of
@@ -57,7 +56,7 @@ class Watch:
         )
 
     def _sample(self) -> Sample:
-        sample = read_sample(self._server.text("/metrics"), time.monotonic())
+        sample = read_sample(self._server.metrics(), time.monotonic())
         served = {name: counts for name, counts in sample.models.items() if counts.served}
         if self._model is not None:
             name = sample.aliases.get(self._model, self._model)
@@ -82,7 +81,7 @@ def top(
     ] = False,
 ) -> None:
     """Show requests, latency, exits and queue of a running server until Ctrl-C."""
-    watch = Watch(server_at(url, key_file, tls_ca, tls_cert), model)
+    watch = Watch(Server.at(url, key_file, tls_ca, tls_cert), model)
     console = Console(highlight=False)
     if once:
         time.sleep(interval)

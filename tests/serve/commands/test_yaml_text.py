@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serve.commands.yaml_text import read_patch, read_yaml, write_yaml
 from serve.errors import InvalidRequest
-from serve.policy_cli.yaml_text import read_patch, read_yaml, write_yaml
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -22,33 +22,34 @@ def test_what_is_written_is_read(document: object) -> None:
     assert read_yaml(write_yaml(document), "it") == document
 
 
-def test_yaml_means_what_json_would() -> None:
-    text = "off: on\ntarget: {max_disagreement: 1e-3}\nsince: 2026-01-01\n1: ~\n"
+def test_numbers_and_names_mean_what_json_would() -> None:
+    text = "target: {max_disagreement: 1e-3}\n2024: ~\n'off': 'on'\n"
     assert read_yaml(text, "it") == {
-        "off": "on",
         "target": {"max_disagreement": 0.001},
-        "since": "2026-01-01",
-        "1": None,
+        "2024": None,
+        "off": "on",
     }
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "place"),
     [
-        ("a: 1\nb: {c: 1, c: 2}", "it: line 2, column 11: 'c' comes twice"),
-        ("a:\n\t- 1", "it: line 2, column 1: found character '\\t'"),
-        ("a: [1, 2\nb: 3", "it: line 2, column 2: expected ',' or ']'"),
-        ("a: !!python/name:os.system x", "it: line 1, column 4: could not determine"),
-        ("? [1]\n: 2", "it: line 1, column 3: this cannot be a name"),
-        ("a: 1e999", "it: Out of range float"),
-        ("&x [*x]", "it: Circular"),
-        ("[" * 900, "it: maximum recursion depth"),
+        ("a: 1\nb: {c: 1, c: 2}", "line 2, column 11: "),
+        ("a:\n\t- 1", "line 2, column 1: "),
+        ("a: [1, 2\nb: 3", "line 2, column 2: "),
+        ("a: !!python/name:os.system x", "line 1, column 4: "),
+        ("? [1]\n: 2", "line 1, column 3: "),
+        ("off: 1", "line 1, column 1: "),
+        ("since: 2026-01-01", ""),
+        ("a: 1e999", ""),
+        ("&x [*x]", ""),
+        ("[" * 900, ""),
     ],
 )
-def test_mistakes_are_found_by_their_line(text: str, message: str) -> None:
+def test_mistakes_are_found_by_their_line(text: str, place: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         read_yaml(text, "it")
-    assert str(refused.value).startswith(message)
+    assert str(refused.value).startswith(f"it: {place}")
 
 
 def test_changes_are_merged_into_one_patch() -> None:

@@ -38,10 +38,10 @@ def still(bundle_folder: Path) -> Iterator[str]:
 
 @pytest.fixture
 def offramp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offramp:
-    """Run a subcommand of `offramp policy`, or of another command, in this process."""
+    """Run `offramp` in this process."""
 
-    def run(*words: object, command: str = "policy") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["offramp", command, *map(str, words)])
+    def run(*words: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["offramp", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
         assert isinstance(ended.value.code, int)
@@ -49,12 +49,14 @@ def offramp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.delenv("OFFRAMP_KEY", raising=False)
+    # Commands of other packages: each call of `main` would add them once more.
+    monkeypatch.setattr("serve.cli.entry_points", lambda group: ())
     return run
 
 
 @pytest.fixture
 def here(offramp: Offramp, live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> Offramp:
-    """Run subcommands on a server of the test's own."""
+    """Run `offramp` about a server of the test's own."""
     monkeypatch.setenv("OFFRAMP_URL", str(live.http.base_url))
     return offramp
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.policy_cli.conftest import Offramp, Ran
+from tests.serve.commands.conftest import Offramp, Ran
 
 NEVER = "default: {rule: never}\n"
 
@@ -17,7 +17,7 @@ def edit(here: Offramp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Offr
         script = tmp_path / "an editor.py"
         script.write_text(f"import pathlib, sys\nfile = pathlib.Path(sys.argv[1])\n{program}\n")
         monkeypatch.setenv("VISUAL", f"{sys.executable} '{script}'")
-        return here("edit", *words)
+        return here("policy", "edit", *words)
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -29,7 +29,7 @@ def kept(folder: Path) -> list[Path]:
 
 
 def live_version(here: Offramp) -> int:
-    return int(json.loads(here("show", "--json").said)["version"])
+    return int(json.loads(here("policy", "show", "--json").said)["version"])
 
 
 def test_what_is_saved_becomes_the_policy(edit: Offramp, here: Offramp, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_what_is_saved_becomes_the_policy(edit: Offramp, here: Offramp, tmp_path
     ran = edit(f"file.write_text({NEVER!r})", "--yes", "--why", "in doubt")
     assert ran.status == 0
     assert ran.said.startswith("version 2  tiny")
-    assert "in doubt" in here("show").said
+    assert "in doubt" in here("policy", "show").said
     assert not kept(tmp_path)
 
 

@@ -1,0 +1,1 @@
+"""Commands about a running server: `offramp policy`, `rollout`, `models` and `top`."""

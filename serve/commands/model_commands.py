@@ -1,0 +1,90 @@
+"""`offramp models`: see and change which models a running server serves, and their aliases."""
+
+from functools import partial
+from typing import Annotated, TypeAlias
+from urllib.parse import quote
+
+import typer
+
+from serve.commands import terminal
+from serve.commands.remote import Remote, ServerCommand, Why
+from serve.commands.server import Json
+from serve.errors import InvalidRequest
+
+models = typer.Typer(
+    help="See and change the models of a running server, and their aliases. Exit status: 0 done, "
+    "1 refused, 2 wrong usage, 3 other changes came first, 4 the server was not reached.",
+    no_args_is_help=True,
+)
+command = partial(models.command, cls=ServerCommand)
+
+Name: TypeAlias = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Name that the model is served under.")
+]
+
+
+@command("list")
+def list_models(ctx: typer.Context) -> None:
+    """List the models that are served, and the bundles that could be loaded."""
+    remote: Remote = ctx.obj
+    remote.show(remote.server.call("GET", "/v1/models"), terminal.models)
+
+
+@command()
+def history(ctx: typer.Context) -> None:
+    """List the aliases, and who has loaded, unloaded and moved what, when and why."""
+    remote: Remote = ctx.obj
+    remote.show(remote.server.call("GET", "/v1/aliases"), terminal.models_history)
+
+
+@command()
+def load(
+    ctx: typer.Context,
+    name: Name,
+    bundle: Annotated[
+        str | None,
+        typer.Option(help="Of the repository. If absent, the model's own, or that of its name."),
+    ] = None,
+    why: Why = None,
+) -> None:
+    """Load a model, or another bundle in the place of its own, without a failed request."""
+    remote, path = ctx.obj, f"/v1/models/{_quoted(name)}/load"
+    answer = _change(remote, "POST", path, why, bundle=bundle)
+    remote.show(answer, terminal.models_change)
+
+
+@command()
+def unload(ctx: typer.Context, name: Name, why: Why = None) -> None:
+    """Serve a model no more; requests that it has taken are answered."""
+    remote, path = ctx.obj, f"/v1/models/{_quoted(name)}/unload"
+    answer = _change(remote, "POST", path, why)
+    remote.show(answer, terminal.models_change)
+
+
+@command()
+def alias(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="`default` for requests that name no model.")],
+    target: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="That it is to name.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the alias.")] = False,
+    why: Why = None,
+) -> None:
+    """Let a name stand for a model; the same call with the model before undoes it."""
+    if remove == (target is not None):
+        raise InvalidRequest("give the model that the alias is to name, or --remove")
+    remote: Remote = ctx.obj
+    method, path = "DELETE" if remove else "PUT", f"/v1/aliases/{_quoted(name)}"
+    answer = _change(remote, method, path, why, model=target)
+    remote.show(answer, terminal.models_change)
+
+
+def _change(remote: Remote, method: str, path: str, why: str | None, **fields: str | None) -> Json:
+    """Send a change, with a body if there is anything to say."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return remote.server.call(method, path, given | ({"reason": why} if why else {}) or None)
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,1 +1,0 @@
-"""`offramp policy`: see, change and undo the live policy of a running server."""

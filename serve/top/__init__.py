@@ -1,1 +1,0 @@
-"""`offramp top`: the console's live figures in a terminal."""
