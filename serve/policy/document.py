@@ -156,7 +156,8 @@ class Policy(BaseModel):
         What targets become depends on more than the model: see `serve.policy.applied`.
         """
         bounds = NeverRule(min_layer=self.limits.min_layer, max_layer=self.limits.max_layer)
-        for place, wish in {"limits": bounds, **self.places}.items():
+        rules = {self.place_of(name): wish for name, wish in self.wishes.items()}
+        for place, wish in {"limits": bounds, **rules}.items():
             if isinstance(wish, TargetChoice):
                 continue
             try:
@@ -171,17 +172,14 @@ class Policy(BaseModel):
                 except InvalidRule as error:
                     raise InvalidRule(f"profiles.{name}.{error}") from None
 
-    @property
-    def places(self) -> dict[str, RuleOrTarget]:
-        """The rules and targets that are written in the document, by their place."""
-        own: dict[str, RuleOrTarget] = {}
-        if not isinstance(self.default, str):
-            own[DEFAULT] = self.default
-        for name, entry in self.profiles.items():
-            inner = ".exit" if isinstance(entry, Settings) else ""
-            if wish := _exit_of(entry):
-                own[f"profiles.{name}{inner}"] = wish
-        return own
+    def place_of(self, name: str) -> str:
+        """Return where the document has the exit of a profile, or of the default."""
+        entry = self.profiles.get(name)
+        if isinstance(entry, Settings):
+            return f"profiles.{name}.exit" if entry.exit else f"profiles.{name}"
+        if entry is None and isinstance(self.default, str):
+            return self.place_of(self.default)
+        return DEFAULT if entry is None else f"profiles.{name}"
 
     @property
     def _profile_names(self) -> str:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from serve.errors import InvalidRule, RolloutConflict, UnknownVersion, VersionConflict
 from serve.logs import TRAIL, fields
-from serve.policy.applied import check_policy
+from serve.policy.applied import checked
 from serve.policy.difference import change_line
 from serve.policy.document import Policy
 from serve.policy.entry import Change, VersionedPolicy
@@ -86,7 +86,7 @@ class LivePolicy:
     @property
     def problem(self) -> str:
         """What keeps the newest stored policy from applying as it is written; empty if nothing."""
-        return self.unfollowed or "; ".join(self.live.applied.unkept)
+        return self.unfollowed or "; ".join(map(str, self.live.applied.unkept.values()))
 
     def refresh(self) -> VersionedPolicy:
         """Apply the newest stored policy, if the model can follow it."""
@@ -123,7 +123,7 @@ class LivePolicy:
         policy.check(self._ladder.traits)
         stored = self._stored()
         if stored is None or stored.baseline != self._hash(policy):
-            check_policy(policy, self._ladder)
+            checked(policy, self._ladder)
 
     def set_baseline(self, policy: Policy, source: Literal["bundle", "config"]) -> None:
         """Start from this policy, unless the newest stored one builds on it already.
@@ -142,7 +142,7 @@ class LivePolicy:
             if stored is not None and stored.baseline == baseline:
                 self._adopt(stored)
                 return
-            check_policy(policy, self._ladder)
+            checked(policy, self._ladder)
             change = Change(source, None, "baseline")
             entry = VersionedPolicy.of(newest + 1, policy, source, baseline, change)
             entry = entry.ending_rollout_of(self._store.latest(self._model))
@@ -198,7 +198,7 @@ class LivePolicy:
                 )
             policy, rollout = following(old)
             if rollout and not old.running:
-                check_policy(rollout.candidate, self._ladder)
+                checked(rollout.candidate, self._ladder)
             return policy, rollout
 
         return self._change(made, based_on, change)
@@ -231,7 +231,7 @@ class LivePolicy:
         if change.action == "guardrail":
             policy.check(self._ladder.traits)
         else:
-            check_policy(policy, self._ladder)
+            checked(policy, self._ladder)
 
     def _note(self, new: VersionedPolicy, old: VersionedPolicy) -> None:
         """Write the line of a change that no request has made."""

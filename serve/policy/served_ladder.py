@@ -3,13 +3,12 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
 from serve.errors import InvalidRule, OverrideForbidden
 from serve.policy.flag import AnyFlag, thresholds
-from serve.policy.ladder import Certificate, Ladder, Loss, Rung
+from serve.policy.ladder import Ladder, Loss, Rung
 from serve.policy.limits import Limits
 from serve.policy.resolution import ServedRung
 from serve.policy.target import Target
@@ -23,17 +22,6 @@ TYPICAL_TOKENS = 32
 ExitTimes: TypeAlias = Callable[[CompiledRule], Sequence[float]]
 
 
-@dataclass(frozen=True)
-class _KnownRung:
-    """A rung without the policy's limits; shares are None where they were not measured."""
-
-    rule: ExitRule
-    exit_shares: tuple[float, ...]
-    disagreement: float | None = None
-    reference_disagreement: float | None = None
-    certificates: tuple[Certificate, ...] = ()
-
-
 class ServedLadder:
     """The rungs that targets resolve to.
 
@@ -42,6 +30,8 @@ class ServedLadder:
             and to leave at each exit.
         uncertified: a sentence that says why nothing is certified, and what helps.
         traits: of the model.
+        exit_times_ms: from a rule to (exits,) milliseconds that a lone text takes to leave at each
+            exit.
     """
 
     def __init__(
@@ -59,10 +49,10 @@ class ServedLadder:
             InvalidRule: the model cannot follow a rule of the ladder.
         """
         self.traits, self.certified, self.uncertified = traits, certified, uncertified
-        self._temperatures, self._exit_times, self._noise = temperatures, exit_times, noise
-        self._known = _of_rungs(certified.rungs) if certified else _of_exits(traits.exits)
-        decided = [_of_rungs(each.rungs) for each in certified.decisions] if certified else []
-        for rung in chain(self._known, *decided):
+        self._temperatures, self.exit_times_ms, self._noise = temperatures, exit_times, noise
+        self._rungs = certified.rungs if certified else _of_exits(traits.exits)
+        decisions = certified.decisions if certified else ()
+        for rung in chain(self._rungs, *(each.rungs for each in decisions)):
             self.compile(rung.rule)
         self._full_depth_ms = exit_times(self.compile(NeverRule()))[-1]
 
@@ -79,10 +69,6 @@ class ServedLadder:
         """
         return compile_rule(rule, self.traits, self._temperatures)
 
-    def exit_times_ms(self, rule: CompiledRule) -> Sequence[float]:
-        """Return (exits,) milliseconds that a lone text takes to leave at each exit by a rule."""
-        return self._exit_times(rule)
-
     def deciding(self, flag: AnyFlag) -> "ServedLadder":
         """Return the rungs that targets about a flag's decisions resolve to.
 
@@ -90,7 +76,7 @@ class ServedLadder:
         """
         found, bounds = copy(self), thresholds(flag)
         own = self.certified and self.certified.decided(bounds)
-        found._known = _of_rungs(own.rungs) if own else self._known[:1]
+        found._rungs = own.rungs if own else self._rungs[:1]
         found.uncertified = None if own else self._undecided(bounds)
         return found
 
@@ -119,10 +105,10 @@ class ServedLadder:
         rung has none, and its layers are an estimate: texts leave as near as they may to where
         they left without limits.
         """
-        served = (self._served(rung, limits) for rung in self._known)
+        served = (self._served(rung, limits) for rung in self._rungs)
         return tuple(rung for rung in served if rung is not None)
 
-    def _served(self, rung: _KnownRung, limits: Limits) -> ServedRung | None:
+    def _served(self, rung: Rung, limits: Limits) -> ServedRung | None:
         try:
             rule = self.compile(limits.applied_to(rung.rule))
         except (OverrideForbidden, InvalidRule):
@@ -131,7 +117,8 @@ class ServedLadder:
         shares = _moved_into(rung.exit_shares, rule.first, rule.last)
         full_depth = isinstance(rule.rule, NeverRule) and rule.last == last
         same = full_depth or (rule.first, rule.last) == (free.first, free.last)
-        expected_ms = _mean(shares, self._exit_times(rule))
+        measured = same and (full_depth or self.certified is not None)
+        expected_ms = _mean(shares, self.exit_times_ms(rule))
         return ServedRung(
             rule=rule.rule,
             full_depth=full_depth,
@@ -139,19 +126,12 @@ class ServedLadder:
             expected_ms=expected_ms,
             speedup=self._full_depth_ms / expected_ms,
             noise=0.0 if full_depth else self._noise,
-            disagreement=rung.disagreement if same else None,
+            disagreement=rung.disagreement if measured else None,
             reference_disagreement=rung.reference_disagreement if same else None,
             certificates=rung.certificates if same else (),
             certain=_certain(rule.rule) if rule.last == last else frozenset(),
             exit_shares=tuple(shares),
         )
-
-
-def _of_rungs(rungs: Sequence[Rung]) -> list[_KnownRung]:
-    return [
-        _KnownRung(r.rule, r.exit_shares, r.disagreement, r.reference_disagreement, r.certificates)
-        for r in rungs
-    ]
 
 
 def _certain(rule: ExitRule) -> frozenset[Loss]:
@@ -166,12 +146,16 @@ def _written(flag: Mapping[str, float]) -> str:
     return json.dumps(flag)
 
 
-def _of_exits(exits: tuple[int, ...]) -> list[_KnownRung]:
-    """Return what can be had without calibration: full depth, then each exit, deepest first."""
-    rules = [LayerRule(layer=layer) for layer in reversed(exits[:-1])]
-    at_exit = [tuple(float(layer == left) for layer in exits) for left in reversed(exits)]
-    never = _KnownRung(NeverRule(), at_exit[0], disagreement=0.0)
-    return [never, *map(_KnownRung, rules, at_exit[1:])]
+def _of_exits(exits: tuple[int, ...]) -> tuple[Rung, ...]:
+    """Return what can be had without calibration: full depth, then each exit, deepest first.
+
+    How often their answers differ is not known.
+    """
+    rules = [NeverRule(), *(LayerRule(layer=layer) for layer in reversed(exits[:-1]))]
+    return tuple(
+        Rung(rule=rule, exit_shares=tuple(float(e == left) for e in exits), disagreement=0)
+        for rule, left in zip(rules, reversed(exits), strict=True)
+    )
 
 
 def _moved_into(shares: Sequence[float], first: int, last: int) -> list[float]:

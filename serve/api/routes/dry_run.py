@@ -16,7 +16,7 @@ from serve.api.schemas.dry_run import DryRunReport, DryRunRequest, Proposed
 from serve.api.schemas.error import ErrorBody
 from serve.dry_run.predicted import exits_of, on_audits_here, on_recording
 from serve.errors import InvalidRequest, InvalidRule, PreconditionFailed, VersionConflict
-from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.document import Policy
 from serve.policy.served_ladder import ServedLadder
 
@@ -65,15 +65,14 @@ def _propose(body: DryRunRequest, live: Policy, ladder: ServedLadder) -> Propose
         policy = body.made_of(live)
     except InvalidRequest as error:
         return Proposed(problem=str(error))
-    problem = None
     try:
-        check_policy(policy, ladder)
+        return Proposed(policy, checked(policy, ladder))
     except InvalidRule as error:
         problem = str(error)
     try:
         return Proposed(policy, AppliedPolicy(policy, ladder), problem)
-    except InvalidRule as error:
-        return Proposed(policy, None, problem or str(error))
+    except InvalidRule:
+        return Proposed(policy, None, problem)
 
 
 def _check_version(condition: Precondition, current: int) -> None:

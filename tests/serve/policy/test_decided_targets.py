@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from serve.errors import InvalidRule, OfframpError, TargetOutOfReach
-from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import Policy
 from serve.policy.target import Target, TargetChoice
@@ -29,7 +29,7 @@ UNDECIDED = 'No decision of the flag {"negative": 0.7} is certified, only of {"n
 def applied(policy: dict[str, Any], **ladder: Any) -> AppliedPolicy:
     known = served(**{"decisions": decisions(), **ladder})
     document = Policy.model_validate(policy)
-    check_policy(document, known)
+    checked(document, known)
     return AppliedPolicy(document, known)
 
 
@@ -114,7 +114,7 @@ def test_a_request_must_name_a_flag_that_is_certified() -> None:
     [
         ({"default": WANTED}, "default"),
         ({"profiles": {"guard": WANTED}}, "profiles.guard"),
-        ({"profiles": {"guard": {"exit": WANTED, "windows": {}}}}, "profiles.guard"),
+        ({"profiles": {"guard": {"exit": WANTED, "windows": {}}}}, "profiles.guard.exit"),
         # Its exit is the default's, its flag is not.
         ({**guard(), "profiles": {**guard()["profiles"], "x": {"windows": {}}}}, "profiles.x"),
     ],

@@ -155,7 +155,8 @@ def test_a_profile_without_an_exit_leaves_as_the_default_does() -> None:
     assert policy(default="one", profiles={"one": flag}).wish_for(None) == NeverRule()
     with_exit = {"exit": PROFILES["fast"], **flag}
     own = policy(profiles={"one": with_exit})
-    assert own.wish_for("one") == own.wishes["one"] == own.places["profiles.one.exit"] == FAST
+    assert own.wish_for("one") == own.wishes["one"] == FAST
+    assert own.place_of("one") == "profiles.one.exit"
     assert own.settings_for("one").flag == {"yes": 0.5}
     assert policy(default="one", profiles={"one": flag}).settings_for(None).flag == {"yes": 0.5}
     assert own.settings_for(None).flag is own.settings_for(NeverRule()).flag is None

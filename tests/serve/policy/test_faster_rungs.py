@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from serve.errors import InvalidRule
-from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.document import ExitChoice, Policy
 from serve.policy.faster_rungs import FasterRungs, Path
 from serve.policy.overload import Degrade
@@ -34,7 +34,7 @@ OVERLOAD = {"queue_ms": 100, "target": {"max_disagreement": 0.03}}
 def applied(ladder: Any = None, **policy: Any) -> AppliedPolicy:
     whole = {"default": SURE, "overload": OVERLOAD, **policy}
     document, ladder = Policy.model_validate(whole), ladder or served()
-    check_policy(document, ladder)
+    checked(document, ladder)
     return AppliedPolicy(document, ladder)
 
 

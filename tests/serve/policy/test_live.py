@@ -77,7 +77,7 @@ def test_what_keeps_a_replica_from_the_newest_policy_is_told(make_live: MakeLive
     assert Ack.of("a", live) == ("a", 2, "")
     _, version, problem = Ack.of("slow", slow)
     assert version == 2
-    assert problem.startswith("default: ")
+    assert problem.startswith("default.target: ")
     entry = VersionedPolicy(version=3, policy=leave_at(9), source="api", baseline="")
     store.append("tiny", entry)  # of a replica with another bundle
     told = "default: layer 9 has no exit: the model has exits at 1, 2, 3, 4"

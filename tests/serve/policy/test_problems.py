@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from serve.errors import TargetOutOfReach
-from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.document import Policy
 from serve.policy.target import Target, TargetChoice
 from serve.rules import EXIT_RULE
@@ -20,7 +20,7 @@ def problem(default: Any, limits: dict[str, int] | None = None, certified: bool 
     """Return the problem of a default, which a profile of the same wish must have too."""
     document = {"default": default, "profiles": {"same": default}, "limits": limits or {}}
     policy, ladder = Policy.model_validate(document), served(certified=certified)
-    check_policy(policy, ladder)
+    checked(policy, ladder)
     problems = AppliedPolicy(policy, ladder).problems
     assert problems.get("default") == problems.get("same")
     return problems.get("default", "")

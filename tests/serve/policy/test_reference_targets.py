@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from serve.errors import TargetOutOfReach
-from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.document import Policy
 from serve.policy.limits import Limits
 from serve.policy.resolution import resolve
@@ -78,7 +78,7 @@ def test_without_a_reference_the_target_is_refused_with_what_helps(certified: bo
     with pytest.raises(
         TargetOutOfReach, match=r"from a reference: run `offramp calibrate` with --"
     ):
-        check_policy(policy, known)
+        checked(policy, known)
     with pytest.raises(TargetOutOfReach, match="is not known"):
         AppliedPolicy(Policy.model_validate({"default": NEVER}), known).exit_for(
             policy.wish_for(None)
