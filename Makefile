@@ -122,7 +122,7 @@ bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their ba
 nightly: $(INSTALLED) ## what pages and image steps say, run; thousands of random schedules and requests (an hour)
 	$(PYTEST) -m nightly $(ARGS)
 	$(BIN)/pytest --hypothesis-profile soak -o faulthandler_timeout=0 tests/serve/engine/test_schedules.py \
-	  tests/serve/api/test_openapi_fuzz.py tests/serve/api/test_raw_bytes.py \
+	  tests/serve/api/test_openapi_fuzz.py tests/serve/http/test_fuzz.py \
 	  tests/serve/dialects/test_bodies.py tests/serve/dialects/test_oip_bodies.py \
 	  tests/serve/http/grpc/test_fuzz.py \
 	  tests/serve/cluster/test_openapi_fuzz.py $(ARGS)

@@ -1,21 +1,18 @@
 """The server's arguments at start, and the policies that may change at any time."""
 
 import signal
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from serve.access.web_names import allowed_host, check_cors_origin
 from serve.bundle.manifest import Sha256
 from serve.classifier.options import EngineLimits, EngineOptions
+from serve.http.settings import ConnectionLimits
 from serve.logs import LogFormat, LogLevel
 from serve.policy.document import WholePolicy
 from serve.policy.model_set import MAX_ALIASES, MAX_MODELS, ModelName, baseline_of
-
-# A stopping server works this long on the requests that it has admitted.
-DRAIN_S: Final = 30
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -42,31 +39,6 @@ class WebLimits(BaseModel):
     max_body_bytes: PositiveInt = 2 * 1024 * 1024
     max_inputs: PositiveInt = 256
     max_buffered_bytes: PositiveInt = 48 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Bounds on the connections of one process.
-
-    Attributes:
-        head_timeout_s: for a request line with headers, and for a TLS handshake.
-        idle_timeout_s: until a kept connection's next request, and for taking an answer.
-        body_timeout_s: for a whole body.
-        min_body_rate: bytes/s, averaged over a body that takes longer than 5 s.
-        max_head_bytes: largest request line with headers.
-        max_connections: open at once; fewer if file descriptors do not suffice.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    head_timeout_s: PositiveFloat = 10.0
-    # As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute. A
-    # server that closes it first may lose a request that is just being sent.
-    idle_timeout_s: PositiveFloat = 90.0
-    body_timeout_s: PositiveFloat = 60.0
-    min_body_rate: PositiveInt = 1000
-    max_head_bytes: PositiveInt = 64 * 1024
-    max_connections: PositiveInt = 4096
 
 
 class ServerLimits(EngineLimits, WebLimits):

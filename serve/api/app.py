@@ -29,8 +29,8 @@ from serve.api.routes.quality import add_quality_route
 from serve.api.routes.rollout import add_rollout_routes
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
-from serve.config import DRAIN_S
 from serve.console.pages import add_console_routes
+from serve.http.settings import DRAIN_S
 from serve.tracing import telemetry
 from serve.version import __version__
 

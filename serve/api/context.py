@@ -12,7 +12,7 @@ from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
 from serve.dry_run.thread import DryRunThread
-from serve.metrics.connections import ConnectionState
+from serve.http.settings import ConnectionState
 from serve.metrics.metrics import Metrics
 from serve.policy.threads import PolicyThreads
 from serve.tracing import Tracing

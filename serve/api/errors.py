@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from serve.api.dialect import OWN, Dialect
-from serve.api.record import RequestRecord, who
+from serve.api.record import REQUEST_ID, RequestRecord, new_request_id, who
 from serve.errors import (
     AnswersWait,
     InvalidRequest,
@@ -55,6 +55,13 @@ def error_response(error: OfframpError, dialect: Dialect = OWN) -> Response:
         headers["Allow"] = error.allowed
     status = dialect.statuses.get(error.status, error.status)
     return JSONResponse(body, status, headers)
+
+
+def described(error: OfframpError) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Describe the error of a request that has not reached the app, for the HTTP server."""
+    response = error_response(error)
+    headers = [header for header in response.raw_headers if header[0] != b"content-length"]
+    return [*headers, (REQUEST_ID.encode(), new_request_id().encode())], bytes(response.body)
 
 
 def add_error_handlers(app: FastAPI) -> None:

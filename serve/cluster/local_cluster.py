@@ -18,8 +18,9 @@ from serve.cluster.missing import MissingReplicas, last_line
 from serve.cluster.node import local_node
 from serve.cluster.options import APP_NAME, DEPLOYMENT_NAME, LOGGING, LocalReplicas, local_options
 from serve.cluster.ray_calls import RayEnded
-from serve.config import DRAIN_S, ServerConfig, stop_signals
+from serve.config import ServerConfig, stop_signals
 from serve.errors import Unavailable
+from serve.http.settings import DRAIN_S
 from serve.log_output import Output
 from serve.runtime.cuda_provider import num_devices
 from serve.runtime.hardware import available_threads

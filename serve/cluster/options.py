@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from serve.config import DRAIN_S
+from serve.http.settings import DRAIN_S
 
 # Of `offramp serve`; configs of a Ray cluster choose their own.
 APP_NAME: Final = "offramp"

@@ -20,15 +20,15 @@ from serve.cluster.log_socket import LogSocket
 from serve.cluster.nodes import own_address
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
-from serve.config import DRAIN_S, ServerConfig, UserConfig
+from serve.config import ServerConfig, UserConfig
 from serve.dry_run.predicted import on_audits_here
 from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
 from serve.http.loading import app_context, assemble_served
 from serve.http.servers import Servers
+from serve.http.settings import DRAIN_S, ConnectionState
 from serve.log_file import log_output
 from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
-from serve.metrics.connections import ConnectionState
 from serve.metrics.metrics import Metrics
 from serve.policy.file_store import FileStore
 from serve.policy.model_set import ModelSet

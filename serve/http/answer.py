@@ -1,15 +1,13 @@
 """The bytes of an answer: its head, and whole answers for errors."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from time import time
 from typing import Final
 
-from serve.api.errors import error_response
-from serve.api.record import new_request_id
 from serve.errors import OfframpError
 from serve.http.head import FIELDS, Header
 
@@ -20,6 +18,14 @@ _STATUS_LINES: Final = {
     code: f"HTTP/1.1 {code} {_PHRASES.get(code, '')}\r\n".encode() for code in range(200, 600)
 }
 _FIELDS = re.compile(FIELDS)
+
+# From an error to the headers and the body of its answer.
+DescribeError = Callable[[OfframpError], tuple[list[Header], bytes]]
+
+
+def in_plain_text(error: OfframpError) -> tuple[list[Header], bytes]:
+    """Describe an error by its message."""
+    return [(b"content-type", b"text/plain; charset=utf-8")], str(error).encode()
 
 
 def answer_head(status: int, headers: Collection[Header], more: bytes = b"") -> bytes:
@@ -37,19 +43,6 @@ def answer_head(status: int, headers: Collection[Header], more: bytes = b"") -> 
     if lines.count(b"\n") != len(headers) or not _FIELDS.fullmatch(lines):
         raise ValueError("a header of the answer is malformed")
     return b"".join((_STATUS_LINES[status], _date(int(time())), lines, more, b"\r\n"))
-
-
-def error_answer(error: OfframpError, method: str = "") -> bytes:
-    """Return a whole answer that closes its connection.
-
-    Args:
-        error: what is wrong.
-        method: of the request, if it is known; the answer to HEAD has no body.
-    """
-    response = error_response(error)
-    request_id = (b"x-request-id", new_request_id().encode())
-    head = answer_head(response.status_code, [*response.raw_headers, request_id], CLOSE)
-    return head if method == "HEAD" else head + bytes(response.body)
 
 
 @lru_cache(1)

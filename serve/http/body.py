@@ -1,7 +1,7 @@
 """The body of a request, taken from the bytes that follow its head."""
 
 import re
-from typing import Final
+from typing import Final, Protocol
 
 from serve.errors import BadRequest, HeadTooLarge
 from serve.http.head import FIELDS, Head, malformed
@@ -19,13 +19,23 @@ _MIN_CHUNK_BYTES: Final = 64
 MAX_CHUNKS_AT_ONCE: Final = 512
 
 
-class SizedBody:
-    """A body whose size was declared.
+class Body(Protocol):
+    """A body that arrives.
 
     Attributes:
         ended: whether nothing of it is still to come.
         behind: whether more of what was received may belong to it.
     """
+
+    ended: bool
+    behind: bool
+
+    def take(self, received: bytearray) -> bytearray:
+        """Take what belongs to the body out of what was received; return its content."""
+
+
+class SizedBody:
+    """A body whose size was declared."""
 
     behind = False
 
@@ -34,7 +44,6 @@ class SizedBody:
         self.ended = not num_bytes
 
     def take(self, received: bytearray) -> bytearray:
-        """Take what belongs to the body out of what was received; return its content."""
         content = received[: self._left]
         del received[: self._left]
         self._left -= len(content)
@@ -43,12 +52,7 @@ class SizedBody:
 
 
 class ChunkedBody:
-    """A body in chunks. Their extensions and the trailers are checked and dropped.
-
-    Attributes:
-        ended: whether nothing of it is still to come.
-        behind: whether more of what was received may belong to it.
-    """
+    """A body in chunks. Their extensions and the trailers are checked and dropped."""
 
     def __init__(self, max_dropped_bytes: int) -> None:
         """Take the most bytes that extensions and trailers may have together."""
@@ -59,9 +63,7 @@ class ChunkedBody:
         self._max_bytes = self._may_drop = max_dropped_bytes
 
     def take(self, received: bytearray) -> bytearray:
-        """Take what belongs to the body out of what was received; return its content.
-
-        After `MAX_CHUNKS_AT_ONCE` the rest is left to the next call.
+        """Take what belongs to the body, up to `MAX_CHUNKS_AT_ONCE`; return its content.
 
         Raises:
             BadRequest: the chunks are malformed.
@@ -122,9 +124,6 @@ class ChunkedBody:
             raise HeadTooLarge(
                 f"the chunk extensions and trailers are larger than {self._max_bytes} bytes"
             )
-
-
-Body = SizedBody | ChunkedBody
 
 
 def body_of(head: Head, max_dropped_bytes: int) -> Body:

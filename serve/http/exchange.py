@@ -8,9 +8,9 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Scope
 
 from serve.errors import STOPS, OfframpError
-from serve.http.answer import CLOSE, CONTINUE, answer_head, error_answer
+from serve.http.answer import CLOSE, CONTINUE, DescribeError, answer_head
 from serve.http.head import Head, Header
-from serve.metrics.connections import ConnectionState
+from serve.http.settings import ConnectionState
 
 log = logging.getLogger(__name__)
 
@@ -29,17 +29,19 @@ class Channel:
         state: of the server.
         news: set when more of a body has come, or an exchange is over.
         writable: set unless the client has to take its answer first.
-        paused: whether nothing is read, because what came waits for the app.
-        behind: whether nothing is read, because what came is still to be looked at.
+        paused: whether nothing is read, because what came waits.
         num_writes: how often something was written.
     """
 
-    def __init__(self, transport: asyncio.Transport, state: ConnectionState) -> None:
-        self.transport, self.state = transport, state
+    def __init__(
+        self, transport: asyncio.Transport, state: ConnectionState, describe: DescribeError
+    ) -> None:
+        self.transport, self.state, self._describe = transport, state, describe
         self.news, self.writable = asyncio.Event(), asyncio.Event()
         self.writable.set()
-        self.paused = self.behind = False
+        self.paused = False
         self.num_writes = 0
+        transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
 
     async def write(self, data: bytes) -> None:
         """Write, and return once the client has taken all but `MAX_UNSENT_BYTES` at most."""
@@ -47,6 +49,13 @@ class Channel:
         self.transport.write(data)
         if not self.writable.is_set():
             await self.writable.wait()
+
+    def write_error(self, error: OfframpError, method: str = "") -> None:
+        """Write a whole answer that closes its connection; to HEAD it has no body."""
+        headers, body = self._describe(error)
+        length = (b"content-length", b"%d" % len(body))
+        head = answer_head(error.status, [*headers, length], CLOSE)
+        self.transport.write(head if method == "HEAD" else head + body)
 
     def pause(self) -> None:
         """Read nothing until `resume`."""
@@ -58,20 +67,6 @@ class Channel:
         """Read again."""
         if self.paused:
             self.paused = False
-            self._read_again()
-
-    def fall_behind(self) -> None:
-        """Read nothing until `catch_up`."""
-        self.behind = True
-        self.transport.pause_reading()
-
-    def catch_up(self) -> None:
-        """Read again, unless paused."""
-        self.behind = False
-        self._read_again()
-
-    def _read_again(self) -> None:
-        if not (self.paused or self.behind):
             self.transport.resume_reading()
 
 
@@ -91,7 +86,7 @@ class Exchange:
         self._method, self._is_1_1 = head.method, head.http_version == "1.1"
         self._expects_continue = head.expects_continue
         self._body, self._more_body = bytearray(), True
-        self._untold = False  # the app does not know of all that has come
+        self._has_news = False  # more of the body, or its end, that the app has not seen
         self._head = b""  # of the answer, until part of the body goes with it
         self._without_body = self._chunked = False
         self._left: int | None = None  # of the answer's declared length
@@ -103,7 +98,7 @@ class Exchange:
         if self.over or not (content or ended):
             return
         self._body += content
-        self._more_body, self._untold = not ended, True
+        self._more_body, self._has_news = not ended, True
         if len(self._body) > MAX_HELD_BYTES:
             self._channel.pause()
         self._channel.news.set()
@@ -133,12 +128,12 @@ class Exchange:
             self.over = True
             self._task.cancel()
 
-    def fail(self, error: OfframpError | None = None) -> None:
+    def fail(self, error: OfframpError) -> None:
         """Close the connection, with an error as answer if none has begun."""
         self.over = True
         self._channel.news.set()
-        if error and not self.begun:
-            self._channel.transport.write(error_answer(error, self._method))
+        if not self.begun:
+            self._channel.write_error(error, self._method)
         if self._channel.writable.is_set():
             self._channel.transport.close()
         else:  # the client may never take what is left
@@ -149,13 +144,13 @@ class Exchange:
         if self._expects_continue and self._more_body and not (self.begun or self.over):
             self._channel.transport.write(CONTINUE)
         self._expects_continue = False
-        while not (self.over or self._untold):
+        while not (self.over or self._has_news):
             self._channel.news.clear()
             await self._channel.news.wait()
         if self.over:
             return {"type": "http.disconnect"}
-        body, self._body, self._untold = bytes(self._body), bytearray(), False
-        # Also behind the body: else it would not be seen that the client leaves.
+        body, self._body, self._has_news = bytes(self._body), bytearray(), False
+        # Reading goes on behind the body too, so that the server sees a client leave.
         self._channel.resume()
         return {"type": "http.request", "body": body, "more_body": self._more_body}
 

@@ -23,8 +23,8 @@ from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidBundle, InvalidRequest
 from serve.http.model_loader import ModelLoader
+from serve.http.settings import ConnectionState
 from serve.http.tls import TlsFiles
-from serve.metrics.connections import ConnectionState
 from serve.metrics.metrics import Metrics
 from serve.policy.model_set import ServedBundle, same_deployment
 from serve.policy.store import Store

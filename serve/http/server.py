@@ -1,4 +1,4 @@
-"""HTTP on a listening socket of this process."""
+"""HTTP/1.1 on a listening socket of this process, for any ASGI app."""
 
 import asyncio
 import socket
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp
 
-from serve.config import DRAIN_S, ConnectionLimits
-from serve.http.connection import GuardedConnection
-from serve.http.guard import ConnectionGuard
+from serve.http.answer import DescribeError, in_plain_text
+from serve.http.connection import Connection
 from serve.http.listener import BACKLOG
+from serve.http.open_connections import OpenConnections
+from serve.http.settings import DRAIN_S, Closed, ConnectionLimits, ConnectionState
 from serve.http.tls import RenewedTls, TlsFiles
-from serve.metrics.connections import Closed, ConnectionState
 
 # A stopping server goes on to answer what arrives for this long. Each answer says that the
 # connection ends.
@@ -41,18 +41,26 @@ class HttpServer:
         limits: ConnectionLimits = ConnectionLimits(),
         state: ConnectionState | None = None,
         tls: TlsFiles | None = None,
+        describe: DescribeError = in_plain_text,
     ) -> None:
-        """Prepare to serve a started app; nothing listens yet. `state` is kept up to date.
+        """Prepare to serve a started app; nothing listens yet.
+
+        Args:
+            app: answers requests.
+            limits: of connections.
+            state: is kept up to date.
+            tls: files for TLS; None for plain HTTP.
+            describe: says what is in answers to requests that do not reach the app.
 
         Raises:
             InvalidCertificate: a file of `tls` cannot be used.
         """
-        self._app = app
-        self._guard = ConnectionGuard(limits, state or ConnectionState())
+        self._connections = OpenConnections(limits, state or ConnectionState())
         self._tls = RenewedTls(tls) if tls else None
         self._listening: socket.socket | None = None
         self._opening: set[asyncio.Task[Any]] = set()
         self._running: set[asyncio.Task[None]] = set()
+        self._connection = partial(Connection, app, self._connections, self._running, describe)
         self._hurried = False
         self._sweeping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -60,14 +68,14 @@ class HttpServer:
     async def start(self, listening: socket.socket) -> None:
         """Accept connections on a non-blocking socket, which is closed in the end."""
         self._listening = listening
-        self._sweeping = asyncio.create_task(self._guard.run())
+        self._sweeping = asyncio.create_task(self._connections.run())
         self._accept_when_ready()
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Answer what still arrives for `grace_s`; return when all is answered.
 
-        From the first moment `/health/ready` fails and answers close their connections. Requests
-        that take longer than `DRAIN_S` are cancelled.
+        From the first moment the state says so and answers close their connections. Requests that
+        take longer than `DRAIN_S` are cancelled.
         """
         if self._ending is None:
             self._ending = asyncio.create_task(self._end(grace_s))
@@ -78,7 +86,7 @@ class HttpServer:
         self._hurried = True
 
     async def _end(self, grace_s: float) -> None:
-        self._announce_end()
+        self._connections.state.stopping = True
         if self._listening:
             await asyncio.sleep(grace_s)
             asyncio.get_running_loop().remove_reader(self._listening)
@@ -88,27 +96,26 @@ class HttpServer:
         if self._opening:
             await asyncio.wait(self._opening)
         await asyncio.sleep(FIRST_REQUEST_S)
-        self._guard.shut_down_all()
+        for connection in self._connections:
+            connection.shutdown()
         await self._drain()
-        self._guard.abort_all()
+        for connection in self._connections:
+            connection.abort()
         if self._sweeping:
             self._sweeping.cancel()
 
     async def _drain(self) -> None:
         """Wait until all is answered; cancel what takes too long."""
-        loop = asyncio.get_running_loop()
-        ends_s = loop.time() + DRAIN_S
-        while self._guard.state.num_open or self._running:
-            if self._hurried or loop.time() >= ends_s:
+        clock = asyncio.get_running_loop().time
+        ends_s = clock() + DRAIN_S
+        while self._connections.state.num_open or self._running:
+            if self._hurried or clock() >= ends_s:
                 break
             await asyncio.sleep(_POLL_EVERY_S)
         for task in self._running:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running, timeout=_CANCEL_S)
-
-    def _announce_end(self) -> None:
-        self._guard.state.stopping = True
 
     def _accept_when_ready(self) -> None:
         if self._listening:
@@ -119,11 +126,11 @@ class HttpServer:
         """Accept connections that wait; after an error, try again later."""
         try:
             for _ in range(at_most):
-                connection, _ = listening.accept()
-                if self._guard.admits_one():
-                    self._open(connection)
+                accepted, _ = listening.accept()
+                if self._connections.admits_one():
+                    self._open(accepted)
                 else:
-                    connection.close()
+                    accepted.close()
         except BlockingIOError:
             return
         except OSError:
@@ -131,28 +138,30 @@ class HttpServer:
             loop.remove_reader(listening)
             loop.call_later(_ACCEPT_RETRY_S, self._accept_when_ready)
 
-    def _open(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        loop = asyncio.get_running_loop()
-        tls = self._tls.context() if self._tls else None
-        handshake_s = self._guard.limits.head_timeout_s if tls else None
-        protocol = GuardedConnection(self._app, self._guard, self._running)
+    def _open(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        loop, connection = asyncio.get_running_loop(), self._connection()
         opening = loop.create_task(
             loop.connect_accepted_socket(
-                lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake_s
+                lambda: connection,
+                accepted,
+                ssl=self._tls.context() if self._tls else None,
+                ssl_handshake_timeout=self._connections.limits.head_timeout_s
+                if self._tls
+                else None,
             )
         )
-        self._guard.watch(protocol, opening.cancel)
+        self._connections.watch(connection, opening.cancel)
         self._opening.add(opening)
-        opening.add_done_callback(partial(self._opened, protocol, connection))
+        opening.add_done_callback(partial(self._opened, connection, accepted))
 
     def _opened(
-        self, protocol: GuardedConnection, connection: socket.socket, opening: asyncio.Task[Any]
+        self, connection: Connection, accepted: socket.socket, opening: asyncio.Task[Any]
     ) -> None:
         self._opening.discard(opening)
         if not opening.cancelled():
             if opening.exception() is None:
                 return
-            self._guard.state.closed[Closed.TLS_HANDSHAKE] += 1
-        self._guard.forget(protocol)
-        connection.close()
+            self._connections.state.closed[Closed.TLS_HANDSHAKE] += 1
+        self._connections.forget(connection)
+        accepted.close()

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from serve.api.context import AppContext
-from serve.config import ConnectionLimits, ServerConfig
+from serve.api.errors import described
+from serve.config import ServerConfig
 from serve.http.listener import address_of
 from serve.http.loading import tls_files
 from serve.http.server import STOP_GRACE_S, HttpServer
+from serve.http.settings import ConnectionLimits
 from serve.http.tls import TlsFiles
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class Servers:
             InvalidCertificate: a file for TLS cannot be used.
         """
         tls, limits = tls_files(config), config.connections
-        self._http = HttpServer(app, limits, context.connections, tls)
+        self._http = HttpServer(app, limits, context.connections, tls, described)
         self._grpc_port = config.grpc_port
         self._grpc = None if config.grpc_port is None else _grpc_server(context, limits, tls)
 

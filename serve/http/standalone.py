@@ -12,11 +12,11 @@ from serve.api.app import build_http_app
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.classifier.model_switch import ModelSwitch
-from serve.config import DRAIN_S, ServerConfig, stop_signals
+from serve.config import ServerConfig, stop_signals
 from serve.http.listener import listen
 from serve.http.loading import app_context, assemble_served
 from serve.http.servers import Servers
-from serve.metrics.connections import ConnectionState
+from serve.http.settings import DRAIN_S, ConnectionState
 from serve.policy.file_store import FileStore
 from serve.policy.store import MemoryStore, Store
 from serve.runtime.process_memory import keep_objects

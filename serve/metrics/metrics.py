@@ -22,8 +22,9 @@ from serve.access.held_bytes import HeldBytes
 from serve.classifier.catalog import Catalog
 from serve.engine.row import Answer, BatchStats
 from serve.errors import Overloaded
+from serve.http.settings import ConnectionState
 from serve.metrics.catalog import samples_of
-from serve.metrics.connections import ConnectionCollector, ConnectionState
+from serve.metrics.connections import ConnectionCollector
 from serve.metrics.families import FamilyCollector
 from serve.metrics.names import COUNTERS, GAUGES, HISTOGRAMS, READ_COUNTERS, REPLICA_GAUGES
 from serve.metrics.rollouts import RolloutCollector

@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
-from serve.config import DRAIN_S, ConnectionLimits, ServerConfig, ServerLimits, UserConfig
+from serve.config import ServerConfig, ServerLimits, UserConfig
 from serve.engine.scheduler import BatchLimits
+from serve.http.settings import DRAIN_S, ConnectionLimits
 from serve.policy.audit import Audit, Guard
 from serve.policy.document import Policy
 from serve.policy.limits import Limits

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from serve.config import DRAIN_S
+from serve.http.settings import DRAIN_S
 from tests.monitoring.conftest import Promtool
 from tests.monitoring.promql import ALERTS, DASHBOARD, ROOT
 

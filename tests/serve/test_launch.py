@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 import serve.launch
 from serve.api.access import LOOPBACK_HOSTS
 from serve.cli import app
-from serve.config import ConnectionLimits, ServerConfig
+from serve.config import ServerConfig
 from serve.errors import InvalidRequest, OfframpError
+from serve.http.settings import ConnectionLimits
 from serve.launch import Launch, launch
 
 STANDALONE = pytest.mark.parametrize("standalone", [True, False])

@@ -9,9 +9,10 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from serve.access.held_bytes import FREE_BYTES
-from serve.config import ConnectionLimits, WebLimits
+from serve.config import WebLimits
 from serve.errors import BodyTooLarge, RequestTimeout
 from serve.http.grpc.status import MalformedMessage
+from serve.http.settings import ConnectionLimits
 
 # What the library holds of a call whose message has no turn to arrive.
 WINDOW_BYTES: Final = FREE_BYTES

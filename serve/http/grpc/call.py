@@ -27,7 +27,6 @@ from serve.api.record import (
     RequestHeaders,
     RequestRecord,
 )
-from serve.config import ConnectionLimits
 from serve.errors import (
     STOPS,
     Cancelled,
@@ -38,6 +37,7 @@ from serve.http.grpc.arrivals import WINDOW_BYTES, Reader
 from serve.http.grpc.messages import parse, types_of
 from serve.http.grpc.open_calls import OpenCalls
 from serve.http.grpc.status import error_metadata, status_of
+from serve.http.settings import ConnectionLimits
 
 _OK: Final = 200
 # Calls that need no key, of all connections: probes, and streams of health and reflection, which

@@ -8,7 +8,6 @@ import grpc
 from grpc._cython import cygrpc
 
 from serve.api.context import AppContext
-from serve.config import DRAIN_S, ConnectionLimits
 from serve.http.grpc.arrivals import WINDOW_BYTES
 from serve.http.grpc.call import Calls
 from serve.http.grpc.credentials import server_credentials
@@ -16,9 +15,10 @@ from serve.http.grpc.health import Health
 from serve.http.grpc.messages import HEALTH, INFERENCE, REFLECTION
 from serve.http.grpc.reflection import reflection_handlers
 from serve.http.grpc.service import methods_of
-from serve.http.guard import connections_that_fit
 from serve.http.listener import PortTaken, in_url
+from serve.http.open_connections import connections_that_fit
 from serve.http.server import STOP_GRACE_S
+from serve.http.settings import DRAIN_S, ConnectionLimits
 from serve.http.tls import TlsFiles
 
 # Calls of one connection at once; clients keep further ones back. Far more than clients have: near

@@ -21,7 +21,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.bundle.loader import MANIFEST, sha256_of
-from serve.config import DRAIN_S
+from serve.http.settings import DRAIN_S
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import BOLD, SAFE, certificate, certify
 from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-import serve.http.guard
+import serve.http.open_connections
 from serve.access.held_bytes import HeldBytes
 from serve.api.app import build_http_app
-from serve.config import ConnectionLimits, ServerConfig
+from serve.config import ServerConfig
+from serve.http.settings import ConnectionLimits, ConnectionState
 from serve.http.standalone import standalone_context
-from serve.metrics.connections import ConnectionState
 from tests.serve.support.live_server import LiveServer, Problem, listening
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -79,7 +79,7 @@ StartLimited = Callable[..., Served]
 @pytest.fixture
 def start_limited(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartLimited]:
     """Serve the tiny bundle with some `ConnectionLimits`, which are looked at often."""
-    monkeypatch.setattr(serve.http.guard, "SWEEP_EVERY_S", 0.02)
+    monkeypatch.setattr(serve.http.open_connections, "SWEEP_EVERY_S", 0.02)
     with ExitStack() as stack:
 
         def start(**limits: Any) -> Served:

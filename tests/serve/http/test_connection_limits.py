@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 import serve.http.connection
-from serve.http.connection import GuardedConnection
-from serve.metrics.connections import Closed
+from serve.http.connection import Connection
+from serve.http.settings import Closed
 from tests.serve.http.conftest import LIVE, Client, Served, StartLimited, refusal
 from tests.support.patience import until
 
@@ -207,7 +207,7 @@ def test_connection_that_takes_no_answers_makes_room(start_limited: StartLimited
 
 def _left() -> list[object]:
     gc.collect()
-    return [known for known in gc.get_objects() if type(known) is GuardedConnection]
+    return [known for known in gc.get_objects() if type(known) is Connection]
 
 
 def test_metrics_tell_of_connections(start_limited: StartLimited) -> None:

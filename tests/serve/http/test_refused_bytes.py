@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from serve.config import ConnectionLimits
 from serve.http.listener import listen, take_port
 from serve.http.server import HttpServer
-from serve.metrics.connections import Closed, ConnectionState
+from serve.http.settings import Closed, ConnectionLimits, ConnectionState
 from tests.serve.http.conftest import LIVE, StartLimited, refusal
 from tests.serve.support.certificates import NEEDS_OPENSSL, Authority
 

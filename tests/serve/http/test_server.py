@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from logging.handlers import MemoryHandler
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -14,10 +15,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import serve.http.server
-from serve.config import ConnectionLimits
 from serve.http.listener import listen, listen_shared, take_port, take_shared_port
 from serve.http.server import ACCEPTS_AT_ONCE, HttpServer
-from serve.metrics.connections import ConnectionState
+from serve.http.settings import ConnectionLimits, ConnectionState
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -49,15 +49,27 @@ async def connected(port: int) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+class Served(NamedTuple):
+    """A server, the socket that it listens on, and what it tells of its connections."""
+
+    server: HttpServer
+    listening: socket.socket
+    port: int
+    state: ConnectionState
+
+
 def serving(
-    app: ASGIApp, scenario: Callable[[HttpServer, int], Coroutine[None, None, None]]
+    app: ASGIApp,
+    scenario: Callable[[Served], Coroutine[None, None, None]],
+    state: ConnectionState | None = None,
 ) -> None:
     """Run a scenario with a server, which is stopped in the end."""
 
     async def whole(host: str, port: int) -> None:
-        server = HttpServer(app)
-        await server.start(listen_shared(host, port))
-        await scenario(server, port)
+        told = state or ConnectionState()
+        server, listening = HttpServer(app, state=told), listen_shared(host, port)
+        await server.start(listening)
+        await scenario(Served(server, listening, port, told))
         await asyncio.wait_for(server.stop(grace_s=0), timeout=20)
 
     with take_shared_port("127.0.0.1", 0) as address:
@@ -67,19 +79,19 @@ def serving(
 def test_stopping_server_answers_what_it_accepted_while_another_takes_new_connections() -> None:
     app = App()
 
-    async def scenario(server: HttpServer, port: int) -> None:
-        async with connected(port) as client:
+    async def scenario(served: Served) -> None:
+        async with connected(served.port) as client:
             assert (await client.get("/")).text == "app"
             app.asked.clear()
             app.let.clear()
             answer = asyncio.create_task(client.get("/"))
             await app.asked.wait()
-            stopping = asyncio.create_task(server.stop(grace_s=0))
+            stopping = asyncio.create_task(served.server.stop(grace_s=0))
             successor = HttpServer(App("successor"))
-            await successor.start(listen_shared("127.0.0.1", port))
-            while server._listening:
+            await successor.start(listen_shared("127.0.0.1", served.port))
+            while served.listening.fileno() >= 0:
                 await asyncio.sleep(0)
-            async with connected(port) as other:
+            async with connected(served.port) as other:
                 assert (await other.get("/")).text == "successor"
             assert not stopping.done()
             app.let.set()
@@ -87,7 +99,7 @@ def test_stopping_server_answers_what_it_accepted_while_another_takes_new_connec
             await stopping
             await successor.stop(grace_s=0)
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=5)
+            socket.create_connection(("127.0.0.1", served.port), timeout=5)
 
     serving(app, scenario)
 
@@ -98,12 +110,14 @@ def test_connections_in_the_accept_queue_are_answered_before_the_end(
 ) -> None:
     monkeypatch.setattr(serve.http.server, "FIRST_REQUEST_S", 0.5)
 
-    async def scenario(server: HttpServer, port: int) -> None:
+    async def scenario(served: Served) -> None:
         # All at once: the loop must not accept one meanwhile.
-        clients = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(40)]
+        clients = [
+            socket.create_connection(("127.0.0.1", served.port), timeout=60) for _ in range(40)
+        ]
         for client in clients if sent_before else []:
             client.sendall(GET)
-        stopping = asyncio.create_task(server.stop(grace_s=0))
+        stopping = asyncio.create_task(served.server.stop(grace_s=0))
         await asyncio.sleep(0.2)
         for client in [] if sent_before else clients:
             client.sendall(GET)
@@ -115,39 +129,42 @@ def test_connections_in_the_accept_queue_are_answered_before_the_end(
     serving(App(), scenario)
 
 
-def test_connections_that_come_just_before_the_listener_closes_are_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def scenario(server: HttpServer, port: int) -> None:
-        clients: list[socket.socket] = []
-        announce_end = server._announce_end
+class Announcing(ConnectionState):
+    """Lets clients connect and ask when the end is announced."""
 
-        def announce_and_connect() -> None:
-            announce_end()
+    port: int
+    clients: list[socket.socket]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "stopping" and value:
             # With no grace, the event loop does not come to accept them.
-            clients.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(4))
-            for client in clients:
+            self.clients = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(4)]
+            for client in self.clients:
                 client.sendall(GET)
 
-        monkeypatch.setattr(server, "_announce_end", announce_and_connect)
-        await server.stop(grace_s=0)
-        for client in clients:
+
+def test_connections_that_come_just_before_the_listener_closes_are_answered() -> None:
+    async def scenario(served: Served) -> None:
+        state.port = served.port
+        await served.server.stop(grace_s=0)
+        for client in state.clients:
             with client:
                 assert client.recv(15) == b"HTTP/1.1 200 OK"
 
-    serving(App(), scenario)
+    serving(App(), scenario, state := Announcing())
 
 
 def test_answer_that_is_being_made_when_the_end_is_announced_says_so() -> None:
     app = App()
 
-    async def scenario(server: HttpServer, port: int) -> None:
-        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+    async def scenario(served: Served) -> None:
+        answer, asking = await asyncio.open_connection("127.0.0.1", served.port)
         app.let.clear()
         asking.write(GET)
         await app.asked.wait()
-        stopping = asyncio.create_task(server.stop(grace_s=1))
-        while not server._guard.state.stopping:
+        stopping = asyncio.create_task(served.server.stop(grace_s=1))
+        while not served.state.stopping:
             await asyncio.sleep(0)
         app.let.set()
         assert b"\r\nconnection: close\r\n" in await answer.readuntil(b"\r\n\r\n")
@@ -158,13 +175,13 @@ def test_answer_that_is_being_made_when_the_end_is_announced_says_so() -> None:
 
 
 def test_request_that_is_half_sent_at_the_end_is_answered() -> None:
-    async def scenario(server: HttpServer, port: int) -> None:
-        idle_answer, idle = await asyncio.open_connection("127.0.0.1", port)
-        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+    async def scenario(served: Served) -> None:
+        idle_answer, idle = await asyncio.open_connection("127.0.0.1", served.port)
+        answer, asking = await asyncio.open_connection("127.0.0.1", served.port)
         idle.write(GET)
         await idle_answer.readuntil(b"\r\n\r\napp")
         asking.write(GET[:9])
-        stopping = asyncio.create_task(server.stop(grace_s=0))
+        stopping = asyncio.create_task(served.server.stop(grace_s=0))
         assert await idle_answer.read() == b""  # the listener is closed, as are idle connections
         asking.write(GET[9:])
         whole = await answer.read()
@@ -180,12 +197,14 @@ def test_request_that_is_half_sent_at_the_end_is_answered() -> None:
 def test_caller_that_gives_up_waiting_for_the_end_ends_it_for_no_other() -> None:
     app = App()
 
-    async def scenario(server: HttpServer, port: int) -> None:
-        async with connected(port) as client:
+    async def scenario(served: Served) -> None:
+        async with connected(served.port) as client:
             app.let.clear()
             answer = asyncio.create_task(client.get("/"))
             await app.asked.wait()
-            impatient, patient = (asyncio.create_task(server.stop(grace_s=0)) for _ in range(2))
+            impatient, patient = (
+                asyncio.create_task(served.server.stop(grace_s=0)) for _ in range(2)
+            )
             await asyncio.sleep(0)
             impatient.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -226,9 +245,9 @@ def test_accept_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
             raise OSError(failures[-1], os.strerror(failures.pop()))
         return accept(listening)
 
-    async def scenario(server: HttpServer, port: int) -> None:
+    async def scenario(served: Served) -> None:
         monkeypatch.setattr(socket.socket, "accept", failing)
-        async with connected(port) as client:
+        async with connected(served.port) as client:
             assert (await client.get("/")).text == "app"
         assert not failures
 
@@ -248,8 +267,8 @@ PROPOSALS = {
 def test_requests_that_propose_another_protocol_keep_their_bodies(
     first: str, then: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(server: HttpServer, port: int) -> None:
-        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+    async def scenario(served: Served) -> None:
+        answer, asking = await asyncio.open_connection("127.0.0.1", served.port)
         for number, proposed in enumerate([first, then, first]):
             body = b"body %d" % number
             head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n"
@@ -259,7 +278,7 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
                 asking.write(body)
             assert (await answer.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
             assert await answer.readexactly(6) == body
-        assert server._guard.state.num_open == 1
+        assert served.state.num_open == 1
         asking.close()
         await asking.wait_closed()
 
@@ -270,8 +289,8 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
 def test_bytes_behind_the_last_request_do_not_cost_it_its_answer() -> None:
     app = App()
 
-    async def scenario(server: HttpServer, port: int) -> None:
-        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+    async def scenario(served: Served) -> None:
+        answer, asking = await asyncio.open_connection("127.0.0.1", served.port)
         app.let.clear()
         asking.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         await app.asked.wait()
@@ -285,8 +304,8 @@ def test_bytes_behind_the_last_request_do_not_cost_it_its_answer() -> None:
 
 
 def test_answer_to_a_body_that_is_not_read_reaches_a_client_that_sends_all_first() -> None:
-    async def scenario(server: HttpServer, port: int) -> None:
-        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+    async def scenario(served: Served) -> None:
+        answer, asking = await asyncio.open_connection("127.0.0.1", served.port)
         for _ in range(2):  # the connection is kept
             asking.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n")
             asking.write(bytes(3_000_000))
@@ -302,9 +321,9 @@ def test_answer_to_a_body_that_is_not_read_reaches_a_client_that_sends_all_first
 def test_long_heads_are_read_and_longer_ones_refused() -> None:
     max_bytes = ConnectionLimits().max_head_bytes
 
-    async def scenario(server: HttpServer, port: int) -> None:
+    async def scenario(served: Served) -> None:
         for length, status in ((max_bytes - 1000, 200), (2 * max_bytes, 431)):
-            answer, asking = await asyncio.open_connection("127.0.0.1", port)
+            answer, asking = await asyncio.open_connection("127.0.0.1", served.port)
             asking.write(GET[:-2] + b"X: " + b"x" * length + b"\r\n\r\n")
             assert (await answer.readline()).startswith(b"HTTP/1.1 %d" % status)
             asking.close()

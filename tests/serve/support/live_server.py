@@ -15,13 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serve.api.app import build_http_app
 from serve.api.context import AppContext
-from serve.config import ConnectionLimits, ServerConfig
+from serve.api.errors import described
+from serve.config import ServerConfig
 from serve.http.grpc.server import GrpcServer
 from serve.http.listener import listen, take_port, take_shared_port
 from serve.http.loading import tls_files
 from serve.http.server import HttpServer
+from serve.http.settings import ConnectionLimits, ConnectionState
 from serve.http.standalone import build_standalone_app, standalone_context
-from serve.metrics.connections import ConnectionState
 from tests.support.patience import until
 
 TIMEOUT_S = 60.0
@@ -117,7 +118,7 @@ def listening(
     started, ended = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        server = HttpServer(app, limits, state)
+        server = HttpServer(app, limits, state, describe=described)
         async with app.router.lifespan_context(app):
             await server.start(address)
             if grpc_server:

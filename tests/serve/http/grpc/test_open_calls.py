@@ -13,10 +13,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 import serve.http.grpc.arrivals
-from serve.config import ConnectionLimits
 from serve.errors import Overloaded
 from serve.http.grpc.arrivals import Arrivals
 from serve.http.grpc.open_calls import OpenCalls
+from serve.http.settings import ConnectionLimits
 from tests.serve.http.grpc.conftest import asked, failure, stub
 from tests.serve.http.grpc.raw_http2 import raw_http2
 from tests.serve.support.live_server import LiveServer, serving_grpc

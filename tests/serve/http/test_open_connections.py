@@ -11,9 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from serve.config import ConnectionLimits
-from serve.http.guard import RESERVED_DESCRIPTORS, SWEEP_EVERY_S, ConnectionGuard
-from serve.metrics.connections import ConnectionState
+from serve.http.open_connections import RESERVED_DESCRIPTORS, SWEEP_EVERY_S, OpenConnections
+from serve.http.settings import ConnectionLimits, ConnectionState
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
@@ -57,7 +56,7 @@ async def looks_at(
     num_connections: int, num_sweeps: int, num_that_end: int = 0
 ) -> list[tuple[float, Connection]]:
     """Return the looks at some connections, each with its time."""
-    guard = ConnectionGuard(ConnectionLimits(), ConnectionState())
+    guard = OpenConnections(ConnectionLimits(), ConnectionState())
     looks: list[tuple[float, Connection]] = []
     connections = [Connection(looks) for _ in range(num_connections)]
     for connection in connections:
@@ -102,7 +101,7 @@ def test_pause_in_which_the_server_reads_nothing_counts_against_no_client() -> N
     async def paused_for(seconds: float) -> float:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
-        guard = ConnectionGuard(ConnectionLimits(), ConnectionState())
+        guard = OpenConnections(ConnectionLimits(), ConnectionState())
         running = asyncio.create_task(guard.run())
         await asyncio.sleep(0)
         loop.jump(seconds)
@@ -125,14 +124,14 @@ def few_descriptors() -> Iterator[int]:
 
 def test_descriptors_are_asked_for_as_the_connections_need_them(few_descriptors: int) -> None:
     wanted = min(4096, few_descriptors - RESERVED_DESCRIPTORS)
-    guard = ConnectionGuard(ConnectionLimits(max_connections=wanted), ConnectionState())
+    guard = OpenConnections(ConnectionLimits(max_connections=wanted), ConnectionState())
     assert guard.limits.max_connections == wanted
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == wanted + RESERVED_DESCRIPTORS
 
 
 _FIT = """
 import resource, sys
-from serve.http.guard import connections_that_fit
+from serve.http.open_connections import connections_that_fit
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)
 print(connections_that_fit(4096))
 """

@@ -5,12 +5,11 @@ import logging
 import math
 import resource
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from serve.config import ConnectionLimits
-from serve.metrics.connections import Closed, ConnectionState
+from serve.http.settings import Closed, ConnectionLimits, ConnectionState
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +21,7 @@ _AT_ONCE = 16
 
 
 class Watched(Hashable, Protocol):
-    """A connection, as the guard sees it."""
+    """A connection, as `OpenConnections` sees it."""
 
     def sweep(self, now_s: float) -> None:
         """Close the connection if it is overdue."""
@@ -34,7 +33,7 @@ class Watched(Hashable, Protocol):
         """Close the connection at once."""
 
 
-class ConnectionGuard:
+class OpenConnections:
     """Closes connections that are overdue, and makes room for new ones.
 
     Belongs to the event loop. A look at every connection each second costs less than timers that
@@ -44,7 +43,7 @@ class ConnectionGuard:
         limits: of the connections; their number never exceeds what file descriptors allow.
         state: counts what is open, and what was closed.
         now_s: time that this process has had for its connections, in seconds. A pause in which
-            nothing was read is the server's own, and no client's.
+            the server read nothing counts against no client.
     """
 
     def __init__(self, limits: ConnectionLimits, state: ConnectionState) -> None:
@@ -56,6 +55,10 @@ class ConnectionGuard:
         self._watched: set[Watched] = set()
         # Without a complete head, the longest wait first, and how each is closed.
         self._waiting: OrderedDict[Watched, Callable[[], object]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Watched]:
+        """Return those that are open now."""
+        return iter(tuple(self._watched))
 
     def watch(self, connection: Watched, cancel: Callable[[], object]) -> None:
         """Look after a connection from now on.
@@ -82,16 +85,6 @@ class ConnectionGuard:
         """Note that a connection has a request."""
         self._waiting.pop(connection, None)
 
-    def shut_down_all(self) -> None:
-        """Close every connection, after the request that it has or is being sent."""
-        for connection in tuple(self._watched):
-            connection.shutdown()
-
-    def abort_all(self) -> None:
-        """Close every connection."""
-        for connection in tuple(self._watched):
-            connection.abort()
-
     def admits_one(self) -> bool:
         """Tell whether there is room for one more; if need be, close what waits longest."""
         if self.state.num_open < self.limits.max_connections:
@@ -105,24 +98,21 @@ class ConnectionGuard:
         return True
 
     async def run(self) -> None:
-        """Look at every connection once in `SWEEP_EVERY_S`, until cancelled.
+        """Look at every connection about once in `SWEEP_EVERY_S`, until cancelled.
 
-        Looks are spread evenly over that time. Hundreds of connections may be overdue in the same
+        The looks are spread over that time. Hundreds of connections may be overdue in the same
         second, and closing them in a row would keep requests waiting.
         """
         clock = asyncio.get_running_loop().time
         last_s = clock()
         while True:
-            watched, began_s, num_seen = tuple(self._watched), last_s, 0
-            pause_s = SWEEP_EVERY_S / max(1, math.ceil(len(watched) / _AT_ONCE))
-            while num_seen < len(watched) or last_s == began_s:
-                await asyncio.sleep(pause_s)
+            watched = tuple(self._watched)
+            num_turns = max(1, math.ceil(len(watched) / _AT_ONCE))
+            for turn in range(num_turns):
+                await asyncio.sleep(SWEEP_EVERY_S / num_turns)
                 self.now_s += min(clock() - last_s, 2 * SWEEP_EVERY_S)
                 last_s = clock()
-                passed = min(1.0, (last_s - began_s) / SWEEP_EVERY_S)
-                num_due = math.ceil(passed * len(watched))
-                self._sweep(watched[num_seen:num_due])
-                num_seen = num_due
+                self._sweep(watched[turn * _AT_ONCE : (turn + 1) * _AT_ONCE])
 
     def _sweep(self, connections: Sequence[Watched]) -> None:
         for connection in connections:
