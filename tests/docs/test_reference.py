@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from pydantic import TypeAdapter
 
 from serve import errors
+from serve.config import ServerLimits
 from tests.docs.test_pages import ROOT
 from tests.serve.support.live_server import LiveServer, serving_bundles
 
@@ -60,6 +63,12 @@ def test_page_lists_the_fields_of_a_body(
 ) -> None:
     listed = {name.partition(".")[0] for name in first_cells(page, heading)} - {"If-Match"}
     assert fields(server.http.get("/openapi.json").json(), path) - elsewhere == listed
+
+
+def test_page_lists_the_limits_with_their_defaults() -> None:
+    section = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Limits\n")[2]
+    listed = yaml.safe_load(re.search(r"```yaml\n(.*?)```", section, re.S)[1])  # type: ignore[index]
+    assert TypeAdapter(ServerLimits).dump_python(ServerLimits()) == listed
 
 
 def codes(kind: type) -> Iterator[tuple[int, str]]:
