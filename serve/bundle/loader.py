@@ -11,7 +11,6 @@ from pydantic_core import from_json
 
 from serve.bounded_file import UnfitFile, read_file
 from serve.bundle.calibration import Calibration
-from serve.bundle.graph_files import check_graph
 from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
 from serve.bundle.recording import RECORDING, read_certifying, read_recording
 from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
@@ -163,7 +162,6 @@ def load_bundle(folder: str | Path) -> Bundle:
         _parse_json(content, folder / CALIBRATION)
         calibration = _validate(Calibration, content, folder / CALIBRATION)
         _check_scores(folder, manifest, calibration)
-    _check_graphs(folder, manifest)
     written_s = int((folder / MANIFEST).stat().st_mtime)
     bundle = Bundle(folder.name, folder, sha256, manifest, calibration, written_s)
     _ = bundle.recording  # read once, so that a wrong one is no surprise later
@@ -269,15 +267,6 @@ def _check_scores(folder: Path, manifest: Manifest, calibration: Calibration) ->
                 f"{folder}/{CALIBRATION}: ladders.{place}.score_temperatures: must have {width} "
                 f"for each exit of a {manifest.task} model, not {max(widths)}"
             )
-
-
-def _check_graphs(folder: Path, manifest: Manifest) -> None:
-    """Check that the graphs refer to nothing but files whose hashes are right."""
-    listed = frozenset(manifest.files)
-    for variant in manifest.variants.values():
-        for name in variant.paths:
-            if name != variant.weights:
-                check_graph(folder, name, listed)
 
 
 def _verify(folder: Path, name: str, expected: str) -> None:

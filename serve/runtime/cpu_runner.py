@@ -30,7 +30,7 @@ from serve.runtime.ort_session import (
     quick_run,
     session_options,
 )
-from serve.runtime.process_memory import loading_weights
+from serve.runtime.process_memory import settle_memory
 
 
 class _End(NamedTuple):
@@ -69,8 +69,8 @@ class CpuRunner:
         self._head_outputs = head_outputs(manifest)
         self._num_segments = len(manifest.variants[precision].segments)
         options = session_options(num_threads, AWAKE_S)
-        with loading_weights():
-            self._session = open_session(bundle.joined_path(precision), options)
+        self._session = open_session(bundle.joined_path(precision), options)
+        settle_memory()
         self._session_run = quick_run(self._session)
         self._present(active_segments(manifest, precision))
 

@@ -266,14 +266,14 @@ OPENING = """
 import sys
 from pathlib import Path
 from serve.runtime.ort_session import open_session, session_options
-from serve.runtime.process_memory import loading_weights
+from serve.runtime.process_memory import settle_memory
 
 def own_bytes():
     return 1024 * int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0])
 
 before = own_bytes()
-with loading_weights():
-    session = open_session(Path(sys.argv[1]), session_options(1))
+session = open_session(Path(sys.argv[1]), session_options(1))
+settle_memory()
 print(own_bytes() - before)
 """
 HEAVY = """
