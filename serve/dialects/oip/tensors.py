@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve.api.json_decoding import MAX_ELEMENTS
 from serve.api.schemas.inputs import MAX_LIST
-from serve.dialects.oip.elements import LENGTH_BYTES, split
 from serve.dialects.oip.signature import BYTES, INPUTS, TensorSpec
 from serve.errors import InvalidTensor
 
+# The elements of a BYTES tensor stand in its bytes one after the other.
+_LENGTH_BYTES: Final = 4
+_HOW: Final = "each element is its length, four bytes in little-endian order, and then its bytes"
 _MAX_QUOTED = 64
 _MAX_SIZE = 2**31 - 1
 _NARROW = ", as many as 32-bit integers take; send 64-bit ones"
@@ -53,7 +55,7 @@ def read_tensor(
     if not isinstance(data, bytes):
         _check_number(name, len(data), shape)
     if spec.datatype == BYTES:
-        elements = split(name, data, shape[0]) if isinstance(data, bytes) else data
+        elements = _split(name, data, shape[0]) if isinstance(data, bytes) else data
         return Tensor(name, datatype, (shape[0], 1), _texts(name, elements))
     array = _from_bytes(name, data, shape) if isinstance(data, bytes) else _integers(name, data)
     return Tensor(name, datatype, tuple(shape), array.reshape(shape))
@@ -66,7 +68,7 @@ def to_bytes(tensor: Tensor) -> bytes:
         return b"".join(
             part
             for element in elements
-            for part in (len(element).to_bytes(LENGTH_BYTES, "little"), element)
+            for part in (len(element).to_bytes(_LENGTH_BYTES, "little"), element)
         )
     return tensor.values.tobytes()
 
@@ -113,6 +115,27 @@ def _listed(shape: Sequence[int]) -> str:
 
 def _size(shape: Sequence[int]) -> str:
     return str(math.prod(shape))[:_MAX_QUOTED]
+
+
+def _split(name: str, data: bytes, number: int) -> list[bytes]:
+    """Return so many elements of a BYTES tensor from its bytes."""
+    elements, place = [], 0
+    for i in range(number):
+        begin = place + _LENGTH_BYTES
+        length = int.from_bytes(data[place:begin], "little")
+        if begin + length > len(data):
+            raise InvalidTensor(
+                f"{name}[{i}]: the bytes end before the element does: its length is "
+                f"{data[place:begin].hex(' ') or 'missing'}, and {max(0, len(data) - begin)} bytes "
+                f"follow; {_HOW}"
+            )
+        place = begin + length
+        elements.append(data[begin:place])
+    if place < len(data):
+        raise InvalidTensor(
+            f"{name}: {len(data) - place} bytes are left after the last of {number} elements"
+        )
+    return elements
 
 
 def _texts(name: str, elements: Sequence[Any]) -> list[str]:

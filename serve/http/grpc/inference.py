@@ -11,15 +11,14 @@ from serve.api.body import give_way
 from serve.api.classification import (
     MAX_INLINE_LOGITS,
     Classification,
+    check_inputs,
     classify,
     num_logits,
     read_fields,
 )
 from serve.api.context import AppContext
-from serve.api.json_decoding import MAX_ELEMENTS
 from serve.api.model_choice import model_for
 from serve.api.schemas.request import ClassifyRequest
-from serve.bundle.manifest import ATTENTION_MASK
 from serve.dialects.oip.inputs import inputs_of
 from serve.dialects.oip.models import check_version
 from serve.dialects.oip.outputs import Wanted, check_wanted, output_tensors
@@ -27,7 +26,7 @@ from serve.dialects.oip.parameters import NAMES, answer_parameters, dial_of
 from serve.dialects.oip.request import check_known, class_count
 from serve.dialects.oip.signature import VERSION, default_outputs
 from serve.dialects.oip.tensors import Tensor, quoted, read_tensor, to_bytes
-from serve.errors import InvalidTensor, TextTooLong, TooManyInputs
+from serve.errors import InvalidTensor
 from serve.http.grpc.call import Call
 from serve.http.grpc.messages import message_class
 
@@ -61,7 +60,6 @@ async def infer(context: AppContext, call: Call, request: Any) -> Any:
     wanted = _wanted(request.outputs) or [Wanted(name) for name in default_outputs(classifier)]
     check_wanted(classifier, wanted)
     tensors = _tensors(request, context.limits.max_inputs)
-    _check_tokens(tensors, classifier.bundle.manifest.max_tokens)
     await give_way(call.record.num_bytes)
     inputs = inputs_of(tensors)
     await give_way(call.record.num_bytes)
@@ -91,7 +89,8 @@ def _in_time(body: ClassifyRequest, remaining_s: float | None) -> ClassifyReques
 
 def _tensors(request: Any, max_inputs: int) -> list[Tensor]:
     for given in request.inputs:
-        _check_size(given, max_inputs)
+        if given.shape:  # before its elements are looked at
+            check_inputs(given.shape[0], max_inputs)
     raw = request.raw_input_contents
     if raw and len(raw) != len(request.inputs):
         raise InvalidTensor(
@@ -101,31 +100,6 @@ def _tensors(request: Any, max_inputs: int) -> list[Tensor]:
     return [
         _tensor(given, raw[place] if raw else None) for place, given in enumerate(request.inputs)
     ]
-
-
-def _check_size(given: Any, max_inputs: int) -> None:
-    """Refuse a tensor by its shape, before any of its elements is looked at."""
-    if given.shape and given.shape[0] > max_inputs:
-        raise TooManyInputs(f"inputs: {given.shape[0]} texts, at most {max_inputs} per request")
-    if (number := math.prod(given.shape)) > MAX_ELEMENTS:
-        raise InvalidTensor(
-            f"{quoted(given.name)}: the shape {list(given.shape)} has {str(number)[:64]} elements, "
-            f"a tensor at most {MAX_ELEMENTS}"
-        )
-
-
-def _check_tokens(tensors: list[Tensor], max_tokens: int) -> None:
-    """Refuse rows of token ids that are too long, before they become lists of objects."""
-    arrays = {each.name: each.values for each in tensors if isinstance(each.values, np.ndarray)}
-    lengths = [array.shape[1] for array in arrays.values()]
-    if ATTENTION_MASK in arrays:
-        lengths = (arrays[ATTENTION_MASK] == 1).sum(axis=1).tolist()
-    longest = max(lengths, default=0)
-    if longest > max_tokens:
-        raise TextTooLong(
-            f"inputs[{lengths.index(longest)}] has {longest} tokens, the model takes {max_tokens}; "
-            "shorten it: token ids are not cut here"
-        )
 
 
 def _tensor(given: Any, raw: bytes | None) -> Tensor:

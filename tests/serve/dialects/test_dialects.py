@@ -9,12 +9,8 @@ import pytest
 from serve.bundle.loader import MANIFEST, sha256_of
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
+from tests.serve.dialects.spoken import BODIES
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
-
-LONG = "w1 " * 200
-TEXT = {"name": "TEXT", "shape": [1], "datatype": "BYTES"}
-FLAG = {"flag": {"negative": 0.5}}
-LITELLM = {"texts": ["w1"], "input_type": "request", "additional_provider_specific_params": FLAG}
 
 
 def test_only_the_chosen_dialects_are_answered(bundle_folder: Path) -> None:
@@ -29,7 +25,7 @@ def test_only_the_chosen_dialects_are_answered(bundle_folder: Path) -> None:
 
 @pytest.mark.parametrize("names", [["hf", "nothing"], ["all", "hf"], []])
 def test_unknown_dialects_are_refused(names: list[str]) -> None:
-    with pytest.raises(InvalidRequest, match="or all"):
+    with pytest.raises(InvalidRequest):
         choose_dialects(names)
 
 
@@ -46,45 +42,7 @@ def test_headers_ask_our_own_route_too(server: LiveServer) -> None:
         assert by_header.json()[key] == own.json()[key]
 
 
-@pytest.mark.parametrize(
-    ("headers", "said"),
-    [
-        ({"X-Offramp-Exit": "{nothing"}, "x-offramp-exit: must be the name of a profile, or JSON"),
-        ({"X-Offramp-Exit": "no such"}, "exit: a name must be 1 to 64"),
-        ({"X-Offramp-Timeout-Ms": "soon"}, "x-offramp-timeout-ms: must be a number, not 'soon'"),
-        ({"X-Offramp-Timeout-Ms": "0"}, "timeout_ms: must be greater than 0"),
-        ({"X-Offramp-Timeout-Ms": "nan"}, "timeout_ms: must be"),
-        ({"X-Offramp-Priority": "now"}, "priority: must be"),
-        ({"X-Offramp-Timeout-Ms": "1_0"}, "x-offramp-timeout-ms: must be a number"),
-        (
-            {"X-Offramp-Exit": '{"rule": "never", "rule": "layer"}'},
-            "x-offramp-exit: must be the name of a profile, or JSON",
-        ),
-    ],
-)
-def test_headers_that_cannot_be_read_are_refused(
-    server: LiveServer, headers: dict[str, str], said: str
-) -> None:
-    response = server.http.post("/v1/classify", json={"inputs": "w1"}, headers=headers)
-    problem = Problem.of(response)
-    assert (problem.status, problem.message[: len(said)]) == (422, said)
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/classify", {"inputs": "w1"}),
-        ("/", {"inputs": "w1"}),
-        ("/models/tiny", {"inputs": "w1"}),
-        ("/predict", {"inputs": "w1"}),
-        ("/classify", {"input": "w1"}),
-        ("/v1/models/tiny:predict", {"instances": ["w1"]}),
-        ("/v2/models/tiny/infer", {"inputs": [{**TEXT, "data": ["w1"]}]}),
-        ("/v2/models/tiny/versions/1/infer", {"inputs": [{**TEXT, "data": ["w1"]}]}),
-        ("/api/v1/text/contents", {"contents": ["w1"], "detector_params": FLAG}),
-        ("/beta/litellm_basic_guardrail_api", LITELLM),
-    ],
-)
+@pytest.mark.parametrize(("path", "body"), BODIES.items())
 def test_every_answer_that_classifies_names_its_bundle(
     server: LiveServer, bundle_folder: Path, path: str, body: Any
 ) -> None:
@@ -105,45 +63,3 @@ def test_models_are_described_with_their_bundles(server: LiveServer, bundle_fold
     assert server.metric("offramp_model_info", bundle=sha256[:12], node="") == 1
     assert server.metric("offramp_replicas_wanted") == 1
     assert server.metric("offramp_replicas_running") == 1
-
-
-def test_a_dial_that_comes_twice_is_refused(server: LiveServer) -> None:
-    headers = [("X-Offramp-Exit", "fast"), ("X-Offramp-Exit", "exact")]
-    problem = Problem.of(server.http.post("/v1/classify", json={"inputs": "w1"}, headers=headers))
-    assert problem.status == 422
-    assert problem.message == "x-offramp-exit: comes more than once; send one"
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "said"),
-    [
-        ("/v1/classify", {"inputs": [LONG]}, 'inputs[0] has*"truncate": true'),
-        ("/", {"inputs": [LONG]}, 'inputs[0] has*"parameters": {"truncation": true}'),
-        ("/predict", {"inputs": [[LONG]]}, 'inputs[0] has*"truncate": true'),
-        ("/classify", {"input": [LONG]}, 'input[0] has*"truncate_prompt_tokens": -1'),
-        (
-            "/v1/models/tiny:predict",
-            {"instances": [LONG]},
-            'instances[0] has*"parameters": {"truncate": true}',
-        ),
-        (
-            "/v2/models/tiny/infer",
-            {"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": [LONG]}]},
-            'inputs[0] has*"parameters": {"truncate": true}',
-        ),
-        (
-            "/api/v1/text/contents",
-            {"contents": [LONG], "detector_params": {"flag": {"negative": 0.5}}},
-            'contents[0] has*"windows": {"stride": 64, "combine": "any"}',
-        ),
-    ],
-)
-def test_messages_name_what_the_dialect_calls_it(
-    server: LiveServer, path: str, body: Any, said: str
-) -> None:
-    response = server.http.post(path, json=body)
-    first, last = said.split("*")
-    text = response.text.replace("\\", "")
-    assert response.status_code in (400, 413, 422)
-    assert first in text, text
-    assert last in text, text

@@ -1,28 +1,19 @@
 """Guardrails against a running server."""
 
 import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
-from serve.classifier.flagger import Found
-from serve.dialects.guardrails.flagging import Flagged
-from serve.errors import DeadlineExceeded
-from serve.rules.reason import Reason
+from tests.serve.dialects.spoken import BASIC, CONTENTS, LABEL, PARAMETERS
 from tests.serve.support.live_server import LiveServer, serving_bundles
-from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.tiny import WORDS
 
-CONTENTS, BASIC = "/api/v1/text/contents", "/beta/litellm_basic_guardrail_api"
-PARAMETERS = "additional_provider_specific_params"
 TEXTS = [" ".join(WORDS[i : i + 3]) for i in range(0, 60, 4)]
-LABEL = "negative"
 
 
 @pytest.fixture(scope="module")
@@ -134,12 +125,11 @@ def test_without_a_flag_every_label_comes_back_with_its_score(server: LiveServer
     assert sum(map(len, detect(server, TEXTS[:2], headers, threshold=0.5).json())) == 2
     assert detect(server, TEXTS, {"detector-id": "guarding"}).json() == detect(server, TEXTS).json()
     decided = decide(server, ["w1"], **{PARAMETERS: {"profile": "bare"}})
-    assert "tiny has no flag to decide by: put one into the profile" in decided.text
+    assert decided.status_code == 422
     unknown = detect(server, ["w1"], {"detector-id": "other"}).json()["message"]
     assert "tiny (detectors guarding, hate and more; profiles bare, guard)" in unknown
     policy["detectors"] = {"a": "gone"}
-    refused = server.put_policy(policy).json()["error"]["message"]
-    assert refused.startswith("policy: detectors.a: no profile 'gone'"), refused
+    assert server.put_policy(policy).status_code == 422
 
 
 def test_special_tokens_in_a_text_are_text_for_a_guardrail(server: LiveServer) -> None:
@@ -186,19 +176,6 @@ def test_nothing_to_look_at_is_not_flagged_and_the_rest_is_checked(server: LiveS
         assert detect(server, contents, **wrong).status_code == 422
 
 
-def test_a_wrong_text_is_named_by_its_place_and_field(server: LiveServer) -> None:
-    texts = ["", "w1", "w1 " * 200]
-    assert (
-        detect(server, texts, exit="bare", flag={LABEL: 0.5})
-        .json()["message"]
-        .startswith("contents[2] has")
-    )
-    answer = decide(server, texts, **{PARAMETERS: {"exit": "bare", "flag": {LABEL: 0.5}}})
-    assert answer.json()["message"].startswith("texts[2] has")
-    many = detect(server, ["w1"] * 257).json()["message"]
-    assert many.startswith("contents: 257 texts")
-
-
 def test_what_is_not_text_is_refused_unless_it_may_pass_unchecked(server: LiveServer) -> None:
     audio = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "A"}}]}
     call = {"role": "assistant", "content": None, "function_call": {"name": "f"}}
@@ -213,13 +190,11 @@ def test_what_is_not_text_is_refused_unless_it_may_pass_unchecked(server: LiveSe
     }.items():
         refused = decide(server, ["w1"], **fields)
         assert refused.status_code == 422
-        assert refused.json()["message"].startswith(f"{name}: this server looks at texts only")
+        assert refused.json()["message"].startswith(f"{name}:")
         allowed = {PARAMETERS: {"unchecked": [name], "threshold": 1}}
         assert decide(server, ["w1"], **fields, **allowed).status_code == 200
     assert decide(server, ["w1"], structured_messages=[image]).status_code == 422
     assert decide(server, ["w1"], images=[], tools=None).status_code == 200
-    no_texts = server.http.post(BASIC, json={"input_type": "request"})
-    assert no_texts.json()["message"] == "texts: required field is missing"
 
 
 def test_texts_that_stand_in_messages_alone_are_looked_at(server: LiveServer) -> None:
@@ -230,49 +205,6 @@ def test_texts_that_stand_in_messages_alone_are_looked_at(server: LiveServer) ->
         )
         assert answer.json()["blocked_reason"].count("text ") == 2
         assert "; text 2: " in answer.json()["blocked_reason"]
-
-
-def test_what_the_deadline_has_cut_short_is_not_called_unflagged() -> None:
-    def flagged(reasons: Sequence[Reason], blank: Sequence[bool] = (False, False)) -> Any:
-        answers = [SimpleNamespace(reason=reason) for reason in reasons]
-        classified = SimpleNamespace(classified=SimpleNamespace(answers=answers))
-        return Flagged(blank, classified)  # type: ignore[arg-type]
-
-    found = [[], [Found(LABEL, 0.9)]]
-    flagged((Reason.CONFIDENT, Reason.DEADLINE)).check_complete(found)
-    flagged((Reason.DEADLINE, Reason.FINAL), (True, False)).check_complete(found)
-    with pytest.raises(DeadlineExceeded, match="none flags it is not known"):
-        flagged((Reason.DEADLINE, Reason.FINAL)).check_complete(found)
-    # The client compares scores with its own, higher threshold.
-    for least in (0.95, math.inf):
-        with pytest.raises(DeadlineExceeded, match="none flags it is not known"):
-            flagged((Reason.FINAL, Reason.DEADLINE))._replace(least=least).check_complete(found)
-
-
-@pytest.mark.parametrize(
-    ("headers", "parameters", "status", "said"),
-    [
-        ({}, {"profile": "none"}, 422, "exit: no profile 'none'"),
-        ({}, {"profile": "guard", "exit": "guard"}, 422, "detector_params: profile and exit at"),
-        ({}, {"flag": {"x": 0.5}}, 422, "flag: no label 'x'"),
-        ({}, {"flag": {LABEL: 2}}, 422, f"detector_params.flag.{LABEL}: must be less than"),
-        ({}, {"threshold": 2}, 422, "detector_params.threshold: must be less than"),
-        ({}, {"nonsense": 2}, 422, "detector_params.nonsense: unknown field"),
-        ({}, {"timeout_ms": 0}, 422, "detector_params.timeout_ms: must be greater"),
-        ({}, {"model": "none"}, 404, "no model 'none'"),
-        ({"detector-id": "none"}, {}, 404, "detector-id: 'none' is neither a detector, a"),
-        ({"detector-id": "guard"}, {"profile": "bare"}, 422, "detector_params.profile: differs"),
-        ({"X-Offramp-Exit": "guard"}, {"exit": "guard"}, 422, "exit: is in the body and in the"),
-    ],
-)
-def test_what_is_wrong_is_said_as_these_clients_read_it(
-    server: LiveServer, headers: dict[str, str], parameters: Any, status: int, said: str
-) -> None:
-    response = detect(server, ["w1"], headers, **parameters)
-    body = response.json()
-    assert set(body) == {"code", "message"}
-    assert body["code"] == response.status_code == status
-    assert body["message"].startswith(said)
 
 
 def test_entities_are_detections_with_their_place(tmp_path: Path) -> None:
@@ -293,14 +225,3 @@ def test_entities_are_detections_with_their_place(tmp_path: Path) -> None:
         # Other entities have other scores, so that the flag would look at something else.
         assert tagger.refusal(text, aggregation="none").code == "override_forbidden"
         assert tagger.answer(text, aggregation="simple")["results"][0]["flags"] == own["flags"]
-
-
-@pytest.mark.parametrize("path", [CONTENTS, BASIC])
-def test_a_key_to_classify_is_needed(bundle_folder: Path, tmp_path: Path, path: str) -> None:
-    keys = {scope: make_key(tmp_path, scope) for scope in ("classify", "read")}
-    body = {} if path == CONTENTS else {"input_type": "request"}
-    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
-        for secret, status in ((None, 401), (keys["read"], 403), (keys["classify"], 422)):
-            headers = {"X-API-Key": secret} if secret else {}  # where LiteLLM puts it
-            response = guarded.http.post(path, json=body, headers=headers)
-            assert response.status_code == response.json()["code"] == status

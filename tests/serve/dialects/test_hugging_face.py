@@ -1,31 +1,19 @@
 """Hugging Face's own client against a running server."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
-from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer
-from tests.serve.support.openapi_fuzz import make_key
 
 NEVER = '{"rule": "never"}'
 
 
 def client(server: LiveServer, path: str = "", **headers: str) -> InferenceClient:
     return InferenceClient(f"http://127.0.0.1:{server.port}{path}", headers=headers)
-
-
-def refusal(call: Any, *arguments: Any, **options: Any) -> tuple[int, str]:
-    with pytest.raises(HfHubHTTPError) as caught:
-        call(*arguments, **options)
-    response = caught.value.response
-    assert set(response.json()) == {"error"}
-    return response.status_code, response.json()["error"]
 
 
 @pytest.mark.parametrize("path", ["", "/", "/models/tiny"])
@@ -63,40 +51,7 @@ def test_texts_pairs_and_the_dial_go_through_parameters_or_headers(server: LiveS
         assert response.headers["x-offramp-exit-reason"] == "layer,layer"
 
 
-def test_what_is_wrong_is_said_in_the_clients_words(server: LiveServer) -> None:
-    ask = client(server).text_classification
-    assert refusal(ask, "") == (422, "inputs: must not be empty")
-    assert refusal(ask, "w1", top_k=0)[0] == 422
-    assert refusal(client(server, "/models/none").text_classification, "w1")[0] == 404
-    status, message = refusal(
-        client(server, **{"X-Offramp-Exit": '{"rule": "layer", "layer": 9}'}).text_classification,
-        "w1",
-    )
-    assert (status, message[:20]) == (422, "layer 9 has no exit:")
-    both = {"inputs": "w1", "parameters": {"exit": "fast"}}
-    response = server.http.post("/", json=both, headers={"X-Offramp-Exit": "fast"})
-    assert response.json()["error"] == (
-        "exit: is in the body and in the header x-offramp-exit; send one"
-    )
-    assert (
-        refusal(client(server).token_classification, "w1", aggregation_strategy="simple")[0] == 422
-    )
-
-
-def test_a_missing_key_and_overload_reach_the_client(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    secret = make_key(tmp_path, "classify", rows_per_s=1)
-    server = start_server(keys=tmp_path / "keys.json")
-    assert refusal(client(server).text_classification, "w1")[0] == 401
-    known = InferenceClient(f"http://127.0.0.1:{server.port}", token=secret)
-    assert known.text_classification("w1")
-    body = {"inputs": ["w1"] * 9}  # all that ten seconds allow
-    server.http.post("/", json=body, headers={"Authorization": f"Bearer {secret}"})
-    asked = server.http.post(
-        "/", json={"inputs": ["w1"] * 9}, headers={"Authorization": f"Bearer {secret}"}
-    )
-    assert (asked.status_code, set(asked.json())) == (429, {"error"})
-    with pytest.raises(HfHubHTTPError, match="429"):
-        for _ in range(3):
-            known.text_classification("w1")
+def test_errors_reach_the_client(server: LiveServer) -> None:
+    with pytest.raises(HfHubHTTPError) as caught:
+        client(server, "/models/none").text_classification("w1")
+    assert caught.value.response.status_code == 404

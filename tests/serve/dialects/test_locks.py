@@ -14,12 +14,10 @@ from serve.access.keys import Key, new_key
 from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.request import ModelRequest
 from serve.rules.reason import Reason
+from tests.serve.dialects.spoken import BASIC, CONTENTS, LABEL, LONG, PARAMETERS
 from tests.serve.http.grpc.conftest import asked, stub
 from tests.serve.support.live_server import LiveServer, serving_grpc
 
-LABEL, LONG = "negative", "w1 " * 200
-CONTENTS, BASIC = "/api/v1/text/contents", "/beta/litellm_basic_guardrail_api"
-PARAMETERS = "additional_provider_specific_params"
 Dial = dict[str, Any]
 
 
@@ -273,6 +271,10 @@ def test_a_deadline_is_no_way_to_an_early_exit_where_a_flag_is_kept(
         server.set(default, **limits)
         said = server.ask(way, key, X_Offramp_Timeout_Ms="60000")
         assert said.status == status, (default, key, limits, said)
+    if way in GUARDS:
+        assert server.ask(way, "lax", text=" ").status == 200  # nothing of it is undecided
+    if way == CONTENTS:  # whose client compares the scores with a higher threshold of its own
+        assert server.ask(way, "unwindowed", {"threshold": 1.0}).status == 504
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.dialects.oip.compression import unpack
-from serve.errors import BodyTooLarge, MalformedBody
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.openapi_fuzz import SHORT, check_unharmed
@@ -43,99 +41,57 @@ def refused(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]
 
 
+def of_ids(size: Any, shape: list[int], **fields: Any) -> dict[str, Any]:
+    return described(size, name="input_ids", datatype="INT64", shape=shape, **fields)
+
+
+WHOLE = element(b"w1")
+
+
 @pytest.mark.parametrize(
-    ("inputs", "behind", "said"),
+    ("given", "behind", "said"),
     [
-        ([described(6)], b"\x02\0\0\0w", "'TEXT': binary_data_size is 6, but only 5 bytes are"),
+        (described(6), b"\x02\0\0\0w", "'TEXT': binary_data_size is 6, but only 5"),
+        (described(5), b"\x02\0\0\0w", "TEXT[0]: the bytes end before"),
+        (described(9), b"The movie", "TEXT[0]: the bytes end before"),
+        (described(6), b"\0\0\0\x02w1", "TEXT[0]: the bytes end before"),
+        (described(3), b"\x02\0\0", "TEXT[0]: the bytes end before"),
+        (described(4), b"\xff\xff\xff\xff", "TEXT[0]: the bytes end before"),
+        (described(6, shape=[2]), WHOLE, "TEXT[1]: the bytes end before"),
+        (described(6), WHOLE + b"?", "1 bytes behind the JSON belong to no input"),
+        (described(7), WHOLE + b"?", "TEXT: 1 bytes are left"),
+        (described(6), element(b"w\xff"), "TEXT[0]: is not UTF-8 at byte 1"),
+        (described(6, shape=[0]), WHOLE, "TEXT: must have 1 to 10000 rows"),
+        (described(6, shape=[10**9]), WHOLE, "TEXT: must have 1 to 10000 rows"),
+        (described(6, shape=[1, 10**4299]), WHOLE, "TEXT: the shape"),
+        (described(6, shape=[1, 2]), WHOLE, "TEXT: the shape"),
+        (described(6, shape=[True]), WHOLE, "inputs[0].shape[0]:"),
+        (described(6, shape=[1] * 9), WHOLE, "inputs[0].shape:"),
+        (described(6, data=["w1"]), WHOLE, "'TEXT': give data or binary_data_size"),
+        (described(6, extra=1), WHOLE, "inputs[0].extra:"),
+        (described(-1), b"", "'TEXT': binary_data_size must be"),
+        (described(True), b"", "'TEXT': binary_data_size must be"),
+        (described(10**30), b"", "'TEXT': binary_data_size is 1000"),
+        (described(None), b"", "'TEXT': give data, or binary_data_size"),
+        (described(None, data=[1]), b"", "TEXT[0]: must be a text"),
+        (described(None, data=[["a"], "b"]), b"", "TEXT: the shape [1] has 1 elements"),
+        (described(None, data=[["a", "b"]], shape=[1, 1]), b"", "'TEXT': the data is not nested"),
+        (of_ids(9, [1, 1]), bytes(9), "input_ids: the shape [1, 1] takes 8 bytes"),
+        (of_ids(8, [1, 2]), bytes(8), "input_ids: the shape [1, 2] takes 8 bytes"),
+        (of_ids(None, [1, 1], data=[1.0]), b"", "input_ids: must hold integers only"),
+        (of_ids(None, [1, 1], data=[2**64]), b"", "input_ids: has a number of more than 64 bits"),
         (
-            [described(5)],
-            b"\x02\0\0\0w",
-            "TEXT[0]: its four bytes of length, 02 00 00 00, stand for 2, but 1 bytes follow; each "
-            "element is its length, four bytes in little-endian order, and then its bytes",
-        ),
-        (
-            [described(9)],
-            b"The movie",
-            "TEXT[0]: its four bytes of length, 54 68 65 20, stand for 543516756, but 5 bytes "
-            "follow (they are the text 'The ': is the length missing?); each element is",
-        ),
-        (
-            [described(6)],
-            b"\0\0\0\x02w1",
-            "TEXT[0]: its four bytes of length, 00 00 00 02, stand for 33554432, but 2 bytes "
-            "follow (in big-endian order they stand for 2); each element is",
-        ),
-        (
-            [described(3)],
-            b"\x02\0\0",
-            "TEXT[0]: has 3 bytes in the place of the four of its length",
-        ),
-        (
-            [described(4)],
-            b"\xff\xff\xff\xff",
-            "TEXT[0]: its four bytes of length, ff ff ff ff, stand for 4294967295, but 0 bytes",
-        ),
-        ([described(6)], element(b"w1") + b"?", "1 bytes behind the JSON belong to no input"),
-        ([described(7)], element(b"w1") + b"?", "TEXT: 1 bytes are left after the last of 1"),
-        ([described(6)], element(b"w\xff"), "TEXT[0]: is not UTF-8 at byte 1"),
-        (
-            [described(6, shape=[2])],
-            element(b"w1"),
-            "TEXT[1]: has 0 bytes in the place of the four",
-        ),
-        ([described(6, shape=[0])], element(b"w1"), "TEXT: must have 1 to 10000 rows, not [0]"),
-        ([described(6, shape=[10**9])], element(b"w1"), "TEXT: must have 1 to 10000 rows"),
-        ([described(6, shape=[1, 10**4299])], element(b"w1"), "TEXT: the shape must not have a"),
-        ([described(6, shape=[1, 2])], element(b"w1"), "TEXT: the shape must be [rows, 1] or"),
-        ([described(6, shape=[True])], element(b"w1"), "inputs[0].shape[0]: must be a valid int"),
-        ([described(6, shape=[1] * 9)], element(b"w1"), "inputs[0].shape: must have at most 8"),
-        ([described(6, data=["w1"])], element(b"w1"), "'TEXT': give data or binary_data_size"),
-        ([described(6, extra=1)], element(b"w1"), "inputs[0].extra: unknown field"),
-        ([described(-1)], b"", "'TEXT': binary_data_size must be a number of bytes"),
-        ([described(True)], b"", "'TEXT': binary_data_size must be a number of bytes"),
-        ([described(10**30)], b"", "'TEXT': binary_data_size is 1000"),
-        ([described(None)], b"", "'TEXT': give data, or binary_data_size"),
-        ([described(None, data=[1])], b"", "TEXT[0]: must be a text"),
-        ([described(None, data=[["a"], "b"])], b"", "TEXT: the shape [1] has 1 elements, the data"),
-        (
-            [described(None, data=[["a", "b"]], shape=[1, 1])],
+            {**described(0), "parameters": {"shared_memory_region": "x"}},
             b"",
-            "'TEXT': the data is not nested as the shape says",
+            "'TEXT': there is no shared memory",
         ),
-        (
-            [described(9, name="input_ids", datatype="INT64", shape=[1, 1])],
-            bytes(9),
-            "input_ids: the shape [1, 1] takes 8 bytes for each of 1 elements, the data has 9",
-        ),
-        (
-            [described(8, name="input_ids", datatype="INT64", shape=[1, 2])],
-            bytes(8),
-            "input_ids: the shape [1, 2] takes 8 bytes for each of 2 elements, the data has 8, as "
-            "many as 32-bit integers take; send 64-bit ones",
-        ),
-        (
-            [described(None, name="input_ids", datatype="INT64", shape=[1, 1], data=[1.0])],
-            b"",
-            "input_ids: must hold integers only",
-        ),
-        (
-            [described(None, name="input_ids", datatype="INT64", shape=[1, 1], data=[2**64])],
-            b"",
-            "input_ids: has a number of more than 64 bits",
-        ),
-        (
-            [{**described(0), "parameters": {"shared_memory_region": "x"}}],
-            b"",
-            "'TEXT': there is no shared memory here; send the bytes",
-        ),
-        ([{**described(0), "parameters": {"x": 1}}], b"", "'TEXT': there is no parameter 'x'"),
-        ([], b"", "inputs: must not be empty"),
+        ({**described(0), "parameters": {"x": 1}}, b"", "'TEXT': there is no parameter 'x'"),
     ],
 )
 def test_tensors_that_are_not_as_declared_are_refused(
-    server: LiveServer, inputs: Any, behind: bytes, said: str
+    server: LiveServer, given: Any, behind: bytes, said: str
 ) -> None:
-    status, message = refused(send(server, json.dumps({"inputs": inputs}).encode(), behind))
+    status, message = refused(send(server, json.dumps({"inputs": [given]}).encode(), behind))
     assert (status, message[: len(said)]) == (400, said)
 
 
@@ -150,29 +106,23 @@ def test_json_that_ends_elsewhere_is_named_with_its_length(server: LiveServer) -
         assert f"{said})" in message
 
 
-@pytest.mark.parametrize("length", ["-1", "x", "", "1.0", "\u0661", "999999", "9" * 5000])
-def test_length_of_the_json_must_be_one(server: LiveServer, length: str) -> None:
-    head = json.dumps({"inputs": [described(6)]}).encode()
-    headers = {LENGTH: length.encode()}
-    response = server.http.post(INFER, content=head + element(b"w1"), headers=headers)
-    assert refused(response)[0] == 400
+HEAD = json.dumps({"inputs": [described(6)]}).encode() + WHOLE
+LENGTHS = ("-1", "x", "", "1.0", "\u0661", "999999", "9" * 5000)
+NO_REQUESTS = (b"", b" ", b"[]", b"{", b"\xff", b'{"inputs": []}', b'{"inputs": 1, "inputs": 2}')
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "length"),
     [
-        b"",
-        b" ",
-        b"[]",
-        b"{",
-        b"\xff",
-        b'{"inputs": []}',
-        b'{"inputs": 1, "inputs": 2}',
-        b"[" * 9999,
+        *((HEAD, length) for length in LENGTHS),
+        *((body, None) for body in (*NO_REQUESTS, b"[" * 9999)),
     ],
 )
-def test_bodies_that_are_no_inference_request_are_refused(server: LiveServer, body: bytes) -> None:
-    assert refused(server.http.post(INFER, content=body))[0] == 400
+def test_bodies_that_are_no_inference_request_are_refused(
+    server: LiveServer, body: bytes, length: str | None
+) -> None:
+    headers = {} if length is None else {LENGTH: length.encode()}
+    assert refused(server.http.post(INFER, content=body, headers=headers))[0] == 400
 
 
 def test_forms_are_refused_and_raw_bodies_must_be_texts(server: LiveServer) -> None:
@@ -181,8 +131,8 @@ def test_forms_are_refused_and_raw_bodies_must_be_texts(server: LiveServer) -> N
             refused(server.http.post(INFER, content=b"{}", headers={"Content-Type": kind}))[0]
             == 415
         )
-    assert refused(send(server, b"", b"\xff")) == (400, "TEXT: is not UTF-8 at byte 0")
-    assert refused(send(server, b"", b"")) == (422, "inputs[0]: must not be empty")
+    assert refused(send(server, b"", b"\xff"))[0] == 400
+    assert refused(send(server, b"", b""))[0] == 422
 
 
 def test_unpacked_bodies_are_bounded_and_whole(start_server: StartServer) -> None:
@@ -199,10 +149,12 @@ def test_unpacked_bodies_are_bounded_and_whole(start_server: StartServer) -> Non
     assert refused(ask(bomb, "gzip"))[0] == 413
     for encoding, packed in (("gzip", gzip.compress(whole)), ("deflate", zlib.compress(whole))):
         assert ask(packed, encoding).status_code == 200
-        assert refused(ask(packed[:-1], encoding)) == (400, f"the body has no end as {encoding}")
+        assert refused(ask(packed[:-1], encoding))[0] == 400
         assert refused(ask(packed + b"x", encoding))[0] == 400
         assert refused(ask(whole, encoding))[0] == 400
     assert refused(ask(whole, "br"))[0] == 415
+    assert ask(gzip.compress(whole.ljust(20_000)), "GZIP").status_code == 400  # bytes left over
+    assert ask(gzip.compress(whole.ljust(20_001)), "gzip").status_code == 413
 
 
 def test_unpacked_bodies_count_among_those_that_are_held(start_server: StartServer) -> None:
@@ -224,18 +176,6 @@ def test_unpacked_bodies_count_among_those_that_are_held(start_server: StartServ
 
     assert status() == 422  # too long a text
     until(lambda: status_beside_another() == 429)
-
-
-@pytest.mark.parametrize(("size", "error"), [(1000, None), (1001, BodyTooLarge)])
-def test_bound_on_unpacked_bytes_is_exact(size: int, error: type[Exception] | None) -> None:
-    packed = gzip.compress(b"x" * size)
-    if error:
-        with pytest.raises(error):
-            unpack(packed, "gzip", 1000)
-    else:
-        assert unpack(packed, "gzip", 1000) == b"x" * size
-    with pytest.raises(MalformedBody):
-        unpack(packed[:8], "GZIP ", 1000)
 
 
 NAMES = st.sampled_from(["TEXT", "TEXT_PAIR", "input_ids", "attention_mask", "token_type_ids", "x"])

@@ -4,16 +4,13 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tei_client import HttpClient
 from tei_client.models import ClassificationResult
 
-from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer
-from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
@@ -36,12 +33,6 @@ def classify(server: LiveServer, path: str, *given: Any, **options: Any) -> list
 
 def scores(result: ClassificationResult) -> dict[str, float]:
     return {each.label: each.score for each in result.scores}
-
-
-def refusal(response: Any) -> tuple[int, str, str]:
-    body = response.json()
-    assert set(body) == {"error", "error_type"}
-    return response.status_code, body["error_type"], body["error"]
 
 
 @pytest.mark.parametrize("path", ["", "/models/tiny"])
@@ -115,65 +106,6 @@ def test_client_reads_what_the_model_is_and_a_texts_tokens(server: LiveServer) -
     assert len(long.tokens) == 3 * MAX_TOKENS + 2
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"inputs": ["w1", "w2", "w3"]}, "inputs: a list of one or two texts is one input"),
-        ({"inputs": [["w1"], "w2"]}, "inputs: a list of one or two texts is one input"),
-        ({"inputs": []}, "inputs: must be a text"),
-        ({"inputs": {"text": "w1"}}, "inputs: must be a text"),
-        ({"inputs": [["w1", ""]]}, "inputs[0].text_pair: must not be empty"),
-        ({"inputs": [["w1"]] * 10_001}, "inputs: must have at most 10000 entries"),
-        ({"inputs": [["w1"]] * 257}, "inputs: 257 texts, at most 256"),
-        ({"inputs": "w1 " * 2 * MAX_TOKENS}, "inputs[0] has"),
-        ({"inputs": "w1", "top_k": 1}, "top_k: unknown field"),
-        (
-            {"inputs": "w1", "truncate": True, "truncation_direction": "Left"},
-            "truncation_direction: texts are cut at the end only",
-        ),
-    ],
-)
-def test_what_cannot_be_had_is_refused_in_teis_shape(
-    server: LiveServer, body: Any, said: str
-) -> None:
-    status, kind, message = refusal(server.http.post("/predict", json=body))
-    assert (status, kind, message[: len(said)]) == (422, "Validation", said)
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"inputs": "w1", "prompt_name": "query"}, "prompt_name: the model has no prompts"),
-        ({"inputs": ["w1 " * 30_000]}, "inputs: 90000 characters, at most 65536"),
-        ({"inputs": ["w1"] * 257}, "inputs: 257 texts, at most 256"),
-        ({"inputs": []}, "inputs: must not be empty"),
-        ({"inputs": ["w1", 1]}, "inputs[1]: must be a valid string"),
-    ],
-)
-def test_tokenizing_is_bounded(server: LiveServer, body: Any, said: str) -> None:
-    status, _, message = refusal(server.http.post("/tokenize", json=body))
-    assert (status, message[: len(said)]) == (422, said)
-
-
-def test_keys_are_asked_for_everywhere_but_at_the_probe(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    secret = make_key(tmp_path, "classify", rows_per_s=1)
-    server = start_server(keys=tmp_path / "keys.json")
-    assert server.http.get("/health").status_code == 200
-    for path in ("/predict", "/tokenize", "/models/tiny/predict"):
-        assert refusal(server.http.post(path, json={"inputs": "w1"}))[:2] == (401, "Validation")
-    assert server.http.get("/info").status_code == 401
-    headers = {"Authorization": f"Bearer {secret}"}
-    asks = [server.http.post("/predict", json={"inputs": "w1"}, headers=headers)]
-    while asks[-1].status_code == 200:
-        asks.append(server.http.post("/predict", json={"inputs": "w1"}, headers=headers))
-    assert len(asks) > 1
-    assert refusal(asks[-1])[:2] == (429, "Overloaded")
-    assert int(asks[-1].headers["retry-after"]) >= 1
-    assert refusal(server.http.get("/info", headers=headers))[:2] == (403, "Validation")
-
-
 def test_several_models_are_told_apart_by_the_address(servers: LiveServer) -> None:
     (found,) = classify(servers, "/models/multi_label", "w1")
     (own,) = servers.answer("w1", model="multi_label")["results"]
@@ -184,18 +116,3 @@ def test_several_models_are_told_apart_by_the_address(servers: LiveServer) -> No
     assert scores(found) == {LABELS["regression"][0]: expected}
     raw = servers.http.post("/models/regression/predict", json={"inputs": "w1", "raw_scores": True})
     assert raw.json()[0]["score"] == own["value"]
-    for path, status, said in (
-        ("/models/token/predict", 422, "token labels tokens, for which this route has no form"),
-        ("/models/none/predict", 404, "no model 'none'"),
-        ("/predict", 422, "model: required when several are served"),
-    ):
-        found_status, _, message = refusal(servers.http.post(path, json={"inputs": "w1"}))
-        assert (found_status, message[: len(said)]) == (status, said)
-
-
-def test_tokenizing_counts_against_a_keys_tokens(start_server: StartServer, tmp_path: Path) -> None:
-    secret = make_key(tmp_path, "classify", tokens_per_s=1)
-    server = start_server(keys=tmp_path / "keys.json")
-    server.http.headers["Authorization"] = f"Bearer {secret}"
-    statuses = [server.http.post("/tokenize", json={"inputs": "w1 w2"}).status_code for _ in "abc"]
-    assert statuses == [200, 429, 429]
