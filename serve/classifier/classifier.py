@@ -29,7 +29,6 @@ from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, OfframpError
-from serve.policy.faster_rungs import Path
 from serve.policy.live import LivePolicy
 from serve.policy.store import Store
 from serve.rollout.watch import RolloutWatch
@@ -199,10 +198,10 @@ class Classifier:
         live = request.live or self.policy.live
         chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
-        path = None
+        movable = False
         # A certificate about labels says nothing of a flag.
         if live.applied.faster and flagger is None:
-            chosen, path = self.degrading.plan(request, chosen, live.applied.faster)
+            chosen, movable = self.degrading.plan(request, chosen, live.applied.faster)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
         self.engine.check_room(len(request.inputs), client=request.client)
@@ -212,8 +211,8 @@ class Classifier:
         windowed = None
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
-        answered = await self._answered(request, chosen.rule, texts, windowed, path)
-        degraded = self.degrading.causes(chosen, answered.answers) if path else ()
+        answered = await self._answered(request, chosen.rule, texts, windowed)
+        degraded = self.degrading.causes(chosen, answered.answers) if movable else ()
         if places := self.audits.draw(len(texts), live.audit):
             done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
             self.audits.audit_soon(done, places)
@@ -240,24 +239,16 @@ class Classifier:
         rule: CompiledRule,
         texts: Texts,
         windowed: Windowed | None,
-        path: Path | None,
     ) -> Answered:
         """Run the rows of a request, and return what they make of its texts."""
         tokens = windowed.tokens if windowed else cast("list[Tokens]", texts)
         lengths = [len(each.input_ids) for each in tokens]
         request.count(len(tokens), sum(lengths))
-        if path:
-            rule = self.degrading.in_time(request, rule, path, lengths)
         rows = _rows(request, rule, tokens, lengths)
         request.expect(rows, windowed.race if windowed else None)
         self.engine.submit(rows)
         request.queued = True
-        answers: Sequence[Answer | None] = ()
-        try:
-            answers = await request.answers()
-        finally:
-            if path:
-                self.degrading.ended(request, answers)
+        answers = await request.answers()
         if windowed:
             return windowed.answered(answers)
         return Answered(cast("list[Answer]", answers), tokens, {})

@@ -5,7 +5,6 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from serve.classifier.race import Race
 from serve.engine.row import Answer, Outcome, Priority, Row
@@ -18,18 +17,6 @@ from serve.policy.profile import SpecialTokens
 from serve.policy.windows import Windows
 from serve.tokenization.entities import Aggregation
 from serve.tokenization.inputs import Input
-
-
-class Wait(NamedTuple):
-    """What a request waits for.
-
-    Attributes:
-        rows: those that run beside it when it starts.
-        until_s: when it starts, estimated, on the engine's clock.
-    """
-
-    rows: int
-    until_s: float
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +45,6 @@ class ModelRequest:
         live: the policy that it is answered under; None for the one that applies then.
         degrade: how far it may move under overload; None for what the policy and its profile say.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
-        wait: what it was to wait for, if its deadline was held against that.
         rows: what the inputs have become: each input, or each window of it.
         num_tokens: that have been made of its texts, as far as they were tokenized on threads or
             refused for their length.
@@ -85,7 +71,6 @@ class ModelRequest:
     live: Live | None = None
     degrade: Degrade | None = None
     tokenized: tuple[float, float] | None = field(default=None, init=False)
-    wait: Wait | None = field(default=None, init=False)
     rows: Sequence[Row] = field(default=(), init=False)
     num_tokens: int = field(default=0, init=False)
     queued: bool = field(default=False, init=False)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from serve.engine.backlog import Backlog
 from serve.engine.cost_model import CostModel
-from serve.engine.drain_estimate import DrainEstimate
 from serve.engine.row import Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, Overloaded
@@ -41,12 +41,10 @@ class _Held(NamedTuple):
 
 
 class Admission:
-    """Counts admitted rows and tokens, and estimates how long they will take.
+    """Counts admitted rows and tokens, of all clients and of each.
 
     Attributes:
-        rows: admitted and not yet answered.
-        tokens: theirs.
-        low_tokens: of them, those of low priority.
+        backlog: what is admitted and not yet answered.
     """
 
     def __init__(
@@ -62,36 +60,25 @@ class Admission:
             costs: what segments cost.
             batch_limits: how many rows share a segment run.
         """
-        self.rows = 0
-        self.tokens = 0
-        self.low_tokens = 0
+        self.backlog = Backlog(costs, batch_limits)
+        self._tokens_of = dict.fromkeys(Priority, 0)
         self._limits = limits
-        self._drain = DrainEstimate(costs, batch_limits)
         self._clients: dict[str, _Held] = {}
 
-    @property
-    def backlog_s(self) -> float:
-        """Estimated seconds until what is admitted now is answered; 0 before any measurement."""
-        return self._drain.seconds
+    def wait_s(self, client: str, priority: Priority) -> float:
+        """Return the estimated seconds until a client's next row starts.
 
-    @property
-    def urgent_share(self) -> float:
-        """The share of the queue that is not of low priority: other rows wait for that alone."""
-        return 1 - self.low_tokens / self.tokens if self.tokens else 0.0
-
-    def wait(self, client: str, priority: Priority) -> tuple[int, float]:
-        """Return how many rows would run beside a client's next one, and seconds until it starts.
-
-        Clients take turns, so one with little in the queue waits for as much of the others' only.
+        Rows of a worse priority are not waited for. Clients take turns, so a client with little
+        in the queue waits for as much of the others' only.
         """
-        if not self.rows:
-            return 0, 0.0
-        share = 1.0
+        if not self.backlog.rows:
+            return 0.0
+        ahead = sum([tokens for own, tokens in self._tokens_of.items() if own <= priority])
+        share = ahead / self.backlog.tokens
         if client:
             held = self._clients.get(client, _Held())
-            share = min(1.0, held.tokens * len(self._clients) / self.tokens)
-        share *= 1.0 if priority is Priority.LOW else self.urgent_share
-        return min(self.rows, self._drain.room()), share * self.backlog_s
+            share *= min(1.0, held.tokens * len(self._clients) / self.backlog.tokens)
+        return share * self.backlog.seconds
 
     def admit(self, rows: Sequence[Row], now_s: float) -> None:
         """Count the rows of one request in, all or none.
@@ -107,10 +94,8 @@ class Admission:
         self.check_room(len(rows), tokens, client)
         held = self._clients.get(client, _Held())
         self._clients[client] = _Held(held.rows + len(rows), held.tokens + tokens)
-        self.rows += len(rows)
-        self.tokens += tokens
-        self.low_tokens += tokens if rows[0].priority is Priority.LOW else 0
-        self._drain.add(rows, now_s)
+        self._tokens_of[rows[0].priority] += tokens
+        self.backlog.add(rows, now_s)
 
     def check_room(
         self, num_rows: int, num_tokens: int = 0, client: str = "", coming: int = 0
@@ -130,13 +115,14 @@ class Admission:
                 f"inputs: {num_tokens} tokens in {num_rows} texts are more than the queue takes at "
                 f"all, {tokens}; send fewer at once"
             )
-        free = rows - self.rows - num_rows, tokens - self.tokens - num_tokens - coming
+        waiting = self.backlog
+        free = rows - waiting.rows - num_rows, tokens - waiting.tokens - num_tokens - coming
         if min(free) < 0:
             self._refuse(
-                f"the queue is full: {self.rows} rows ({self.tokens + coming} tokens, those of "
-                f"texts being tokenized included) are waiting, at most {rows} ({tokens}) may"
+                f"the queue is full: {waiting.rows} rows ({waiting.tokens + coming} tokens, those "
+                f"of texts being tokenized included) are waiting, at most {rows} ({tokens}) may"
             )
-        if client and self.rows:
+        if client and waiting.rows:
             held = self._clients.get(client, _Held())
             times = TIMES_FREE if held.rows else TIMES_FREE_AT_ONCE
             if held.rows + num_rows > times * free[0] or held.tokens + num_tokens > times * free[1]:
@@ -146,18 +132,15 @@ class Admission:
                 )
 
     def _refuse(self, message: str) -> None:
-        raise Overloaded(message, retry_after_s=max(1, math.ceil(self.backlog_s)))
+        raise Overloaded(message, retry_after_s=max(1, math.ceil(self.backlog.seconds)))
 
     def release(self, outcomes: Sequence[Outcome], now_s: float) -> None:
         """Count out rows that have got their answer or error."""
         for row, _ in outcomes:
-            self.rows -= 1
-            self.tokens -= row.num_tokens
-            if row.priority is Priority.LOW:
-                self.low_tokens -= row.num_tokens
+            self._tokens_of[row.priority] -= row.num_tokens
             held = self._clients[row.client]
             if held.rows == 1:
                 del self._clients[row.client]
             else:
                 self._clients[row.client] = _Held(held.rows - 1, held.tokens - row.num_tokens)
-        self._drain.remove(outcomes, now_s)
+        self.backlog.remove(outcomes, now_s)

@@ -28,20 +28,18 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.005
 
 
-class Backlog(NamedTuple):
+class Queue(NamedTuple):
     """What is admitted and unanswered.
 
     Attributes:
         rows: how many.
         tokens: theirs.
         seconds: estimated, to answer them.
-        urgent_s: the same without those of low priority.
     """
 
     rows: int
     tokens: int
     seconds: float
-    urgent_s: float
 
 
 class Engine:
@@ -97,22 +95,21 @@ class Engine:
         return self._thread.is_alive()
 
     @property
-    def backlog(self) -> Backlog:
+    def backlog(self) -> Queue:
         """What is admitted and unanswered. Any thread."""
         with self._lock:
-            waiting = self._admission
-            seconds = waiting.backlog_s
-            return Backlog(waiting.rows, waiting.tokens, seconds, seconds * waiting.urgent_share)
+            waiting = self._admission.backlog
+            return Queue(waiting.rows, waiting.tokens, waiting.seconds)
 
     @property
     def costs(self) -> CostModel:
         """What segments cost."""
         return self._core.costs
 
-    def wait(self, client: str, priority: Priority) -> tuple[int, float]:
-        """Return what a client's next row waits for, see `Admission.wait`. Any thread."""
+    def wait_s(self, client: str, priority: Priority) -> float:
+        """Return how long a client's next row waits, see `Admission.wait_s`. Any thread."""
         with self._lock:
-            return self._admission.wait(client, priority)
+            return self._admission.wait_s(client, priority)
 
     def start(self) -> None:
         """Start the engine's thread."""

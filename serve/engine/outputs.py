@@ -77,8 +77,6 @@ def outcome_of(
     if non_finite:
         return Outcome(row, non_finite_output(traits.exits[head_index]))
     queue_s, compute_s = row.started_s - row.admitted_s, now_s - row.started_s
-    if reason is Reason.MAX_LAYER:
-        reason = row.rule.ending
     trace = () if row.exit_trace is None else row.exit_trace
     times_s = queue_s, compute_s
     answer = Answer(logits, exit_index, reason, signal, *times_s, head_index, label, trace)

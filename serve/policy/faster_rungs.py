@@ -1,6 +1,5 @@
 """The faster certified rungs that requests move to while the queue is long."""
 
-import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -14,8 +13,7 @@ from serve.policy.problems import blame
 from serve.policy.resolution import Resolution, ServedRung
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
-from serve.rules import CompiledRule, NeverRule, Rule
-from serve.rules.reason import Reason
+from serve.rules import CompiledRule
 
 _Losses: TypeAlias = tuple[tuple[Loss, float], ...]
 _FasterRung: TypeAlias = tuple[CompiledRule, Resolution]
@@ -27,14 +25,10 @@ class Path(NamedTuple):
     Attributes:
         chosen: what it gets while the queue is short.
         faster: rungs with ever fewer layers.
-        floor: index of the exit before which no deadline is planned to make it leave.
-        ladder: of the rules.
     """
 
     chosen: ChosenExit
     faster: tuple[_FasterRung, ...]
-    floor: int
-    ladder: ServedLadder
 
     def at(self, level: int) -> ChosenExit:
         """Return what is so many rungs faster, or the fastest that is allowed."""
@@ -42,14 +36,6 @@ class Path(NamedTuple):
             return self.chosen
         rule, found = self.faster[min(level, len(self.faster)) - 1]
         return self.chosen._replace(rule=rule, resolution=found, moved=True)
-
-    def cut(self, rule: CompiledRule, last: int) -> CompiledRule:
-        """Return a rule that ends at an exit because its text has no time for more."""
-        layer = self.ladder.traits.exits[last]
-        bounded: Rule = NeverRule(max_layer=layer)
-        if last >= rule.first:  # else the rule would let no text leave there
-            bounded = rule.rule.model_copy(update={"max_layer": layer})
-        return _ending_late(self.ladder.compile(bounded))
 
 
 class FasterRungs:
@@ -101,26 +87,18 @@ class FasterRungs:
         assert chosen.resolution is not None
         limits = [each for each in (self.overload.target, said, degrade) if each]
         layers = chosen.resolution.rung.expected_layers
-        return Path(chosen, *self._below(layers, _together(limits)), self._ladder)
+        return Path(chosen, self._below(layers, _together(limits)))
 
-    def _find(self, layers: float, losses: _Losses) -> tuple[tuple[_FasterRung, ...], int]:
-        """Return rungs with fewer layers, from safe to fast, and the floor of deadlines."""
+    def _find(self, layers: float, losses: _Losses) -> tuple[_FasterRung, ...]:
+        """Return rungs with fewer layers, from safe to fast."""
         faster = [rung for rung in _kept(self._rungs, losses) if rung.expected_layers < layers]
         faster.sort(key=lambda rung: -rung.expected_layers)
-        least = math.ceil(faster[-1].expected_layers if faster else layers)
-        exits, asked = self._ladder.traits.exits, losses[0][0]
-        floor = next(index for index, layer in enumerate(exits) if layer >= least)
+        asked = losses[0][0]
         compiled = (
             (self._ladder.compile(rung.rule), Resolution(rung, rung.certificate(asked)))
             for rung in faster
         )
-        return tuple(compiled), floor
-
-
-@lru_cache(maxsize=256)
-def _ending_late(rule: CompiledRule) -> CompiledRule:
-    # One object for equal rules, as `compile_rule` returns it.
-    return rule.ending_with(Reason.DEADLINE)
+        return tuple(compiled)
 
 
 def check_overload(policy: Policy, ladder: ServedLadder) -> None:

@@ -61,10 +61,10 @@ class Overload(BaseModel):
     """When requests move to faster certified rules, and how far.
 
     Attributes:
-        queue_ms: from this estimated time of the queue on.
+        queue_ms: requests that wait longer move, by the estimated time of the rows before them.
         target: how far they move at most.
-        deadline: `cap` lets a request with `timeout_ms` run only as deep as there is time for;
-            `keep` lets it run until the time has passed.
+        deadline: under `cap` a request whose wait takes more than half of its `timeout_ms` is
+            refused at once; under `keep` it waits until the time has passed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

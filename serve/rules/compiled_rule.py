@@ -5,14 +5,13 @@ that nothing there asks again what the rule means for this model.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from serve.errors import InvalidRule
 from serve.rules.criterion import Criterion, FreshColumns
-from serve.rules.reason import Reason
 from serve.rules.registry import rules_for
 from serve.rules.rule import Rule
 from serve.rules.traits import Traits, listed
@@ -35,7 +34,6 @@ class CompiledRule:
         columns: what a fresh row has in each column of `RuleState`, without the axis of rows.
         stay_gaps: (exits,) a row with one label surely stays at an exit while its two largest
             logits lie closer together than this; None where logits alone do not tell.
-        ending: why a row leaves at `last`, if the rule is not content there.
     """
 
     rule: Rule
@@ -46,11 +44,6 @@ class CompiledRule:
     bounded: bool
     columns: FreshColumns
     stay_gaps: tuple[float, ...] | None
-    ending: Reason = Reason.MAX_LAYER
-
-    def ending_with(self, reason: Reason) -> "CompiledRule":
-        """Return the same rule, whose last exit is there for another reason."""
-        return replace(self, ending=reason)
 
 
 @lru_cache(maxsize=256)

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 from tritonclient.grpc import InferenceServerClient
 
-from serve.engine.cost_model import CostModel, SegmentCost
-from serve.engine.engine import Backlog, Engine
+from serve.engine.engine import Engine
 from tests.serve.http.grpc.conftest import texts
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import BOLD, DECIDED, NEVER, SAFE, certificate, certify
 from tests.serve.support.live_server import LiveServer, Problem, serving_grpc
 from tests.support.patience import until
-from tests.support.tiny import DEPTH
 
 SURE = {"target": {"max_disagreement": 0.01}}
 OVERLOAD = {"queue_ms": 100, "target": {"max_disagreement": 0.03}}
@@ -54,7 +52,7 @@ def overloaded(
 @pytest.fixture
 def long_queue(overloaded: LiveServer, monkeypatch: pytest.MonkeyPatch) -> LiveServer:
     """Return the server, which takes its queue for long and has moved already."""
-    monkeypatch.setattr(Engine, "backlog", Backlog(100, 1000, 1.0, 1.0))
+    monkeypatch.setattr(Engine, "wait_s", lambda engine, client, priority: 1.0)
     until(lambda: overloaded.metric("offramp_overload_level", model="tiny") == 1)
     return overloaded
 
@@ -187,65 +185,25 @@ def test_a_policy_that_could_move_nothing_is_refused(overloaded: LiveServer) -> 
     assert "overload.target: there is no faster rule" in refused.message
 
 
-SLOW = CostModel.of([SegmentCost(fixed_s=1.0)] * DEPTH)  # a second for every layer
-TEXTS = [f"w{number}" for number in range(1, 30)]
-
-
-@pytest.fixture
-def slow_layers(overloaded: LiveServer, monkeypatch: pytest.MonkeyPatch) -> LiveServer:
-    """Return the server, which takes its layers for slow and whose queue is empty."""
-    monkeypatch.setattr(Engine, "costs", SLOW)
-    until(lambda: overloaded.metric("offramp_overload_level", model="tiny") == 0)
-    return overloaded
-
-
-@pytest.mark.parametrize(("timeout_ms", "last"), [(3500, 3), (2500, 2), (1200, 2), (600, 2)])
-def test_a_text_goes_as_deep_as_there_is_time_for_but_not_before_the_floor(
-    slow_layers: LiveServer, timeout_ms: float, last: int
-) -> None:
-    uncut = slow_layers.answer(TEXTS, exit="exact")["results"]
-    free = slow_layers.answer(TEXTS)["results"]
-    assert {each["exit"]["layer"] for each in free} >= {DEPTH}
-    counted = slow_layers.metric("offramp_degraded_answers_total", reason="deadline")
-    answer = slow_layers.answer(TEXTS, timeout_ms=timeout_ms)
-    left = [(each["exit"]["layer"], each["exit"]["reason"]) for each in answer["results"]]
-    wanted = [(each["exit"]["layer"], each["exit"]["reason"]) for each in free]
-    cut = (last, "deadline")
-    assert left == [here if here[0] <= last else cut for here in wanted]
-    assert (answer["degraded"], answer["degraded_by"]) == (True, ["deadline"])
-    after = slow_layers.metric("offramp_degraded_answers_total", reason="deadline")
-    assert after - counted == left.count(cut) > 0
-    assert len(uncut) == len(left)
-
-
 @pytest.mark.parametrize(
-    "fields", [{"exit": "exact"}, {"exit": SURE}, {"exit": SAFE}, {"exit": "kept"}, {}]
+    ("fields", "status"),
+    [
+        ({"timeout_ms": 1900}, 504),
+        ({"timeout_ms": 2100}, 200),
+        ({}, 200),
+        ({"timeout_ms": 1900, "exit": "exact"}, 200),  # never moves, and waits as without
+    ],
 )
-def test_with_time_or_without_a_word_on_it_nothing_is_cut(
-    slow_layers: LiveServer, fields: dict[str, Any]
+def test_a_wait_of_more_than_half_of_the_timeout_is_refused_at_once(
+    long_queue: LiveServer, fields: dict[str, Any], status: int
 ) -> None:
-    timeout = {"timeout_ms": 1200} if fields else {"timeout_ms": 60_000}
-    answer = slow_layers.answer(TEXTS, **fields, **timeout)
-    assert answer["results"] == slow_layers.answer(TEXTS, **fields)["results"]
-    assert "degraded" not in answer
-
-
-def test_a_policy_may_let_deadlines_pass(slow_layers: LiveServer) -> None:
-    with changed(slow_layers, overload={**OVERLOAD, "deadline": "keep"}):
-        answer = slow_layers.answer(TEXTS, timeout_ms=1200)
-    assert "degraded" not in answer
-
-
-def test_what_cannot_be_in_time_is_refused_before_it_waits(
-    slow_layers: LiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Engine, "wait", lambda engine, client, priority: (1, 5.0))
-    refused = slow_layers.refusal("w1", timeout_ms=4000)
-    assert (refused.status, refused.code) == (504, "deadline_exceeded")
-    assert "what waits before this request takes longer" in refused.message
-    assert slow_layers.answer("w1", timeout_ms=60_000)
-    for waits_for_no_one in ({"priority": "high"}, {"exit": "exact"}):
-        assert slow_layers.answer("w1", timeout_ms=4000, **waits_for_no_one)
+    body = {"inputs": "w1", **fields}
+    found = long_queue.http.post("/v1/classify", json=body)
+    assert found.status_code == status
+    if status != 200:
+        assert Problem.of(found).code == "deadline_exceeded"
+    with changed(long_queue, overload={**OVERLOAD, "deadline": "keep"}):
+        assert long_queue.http.post("/v1/classify", json=body).status_code == 200
 
 
 def test_the_protocol_over_grpc_has_them_too(long_queue: LiveServer) -> None:

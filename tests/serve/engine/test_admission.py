@@ -24,21 +24,21 @@ def answered(row: Row, exit_index: int) -> Outcome:
 def test_without_figures_there_is_no_backlog() -> None:
     admission = Admission(QueueLimits(), CostModel(4), BATCHES)
     admission.admit(rows(3), 0)
-    assert admission.backlog_s == 0
+    assert admission.backlog.seconds == 0
 
 
 def test_the_backlog_is_what_full_batches_of_these_rows_take_through_all_segments() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
-    assert admission.backlog_s == 0
+    assert admission.backlog.seconds == 0
     admission.admit(rows(8), 0)
     # Two batches of four rows of two tokens, each 4 x (1 + 8 / 4) seconds.
-    assert admission.backlog_s == pytest.approx(24)
+    assert admission.backlog.seconds == pytest.approx(24)
 
 
 def test_a_few_rows_share_a_batch() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
     admission.admit(rows(2), 0)
-    assert admission.backlog_s == pytest.approx(8)
+    assert admission.backlog.seconds == pytest.approx(8)
 
 
 def test_rows_that_lately_left_early_shorten_it() -> None:
@@ -47,18 +47,17 @@ def test_rows_that_lately_left_early_shorten_it() -> None:
     admission.admit(before, 0)
     admission.release([answered(row, 0) for row in before], 75)  # as the costs say
     admission.admit(now, 75)
-    assert admission.backlog_s == pytest.approx(6)
+    assert admission.backlog.seconds == pytest.approx(6)
 
 
 def test_what_was_long_ago_is_forgotten() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
-    for exit_index, times in ((0, 5000), (3, 20_000)):
-        for _ in range(times):
-            (row,) = rows(1)
-            admission.admit([row], 0)
-            admission.release([answered(row, exit_index)], 0)
-    admission.admit(rows(8), 0)
-    assert admission.backlog_s == pytest.approx(24, rel=0.01)
+    for began_s, took_s in ((0.0, 0.1), (1000.0, 10.0)):
+        now = rows(8)
+        admission.admit(now, began_s)
+        admission.release([answered(row, 3) for row in now], began_s + took_s)
+    admission.admit(rows(8), 2000)
+    assert admission.backlog.seconds == pytest.approx(10, rel=0.01)
 
 
 def test_a_refusal_says_when_to_come_back() -> None:
@@ -75,11 +74,11 @@ def of_client(client: str, count: int, num_tokens: int = 1) -> list[Row]:
 
 def fill(admission: Admission, client: str, num_tokens: int = 1) -> int:
     """Return how many single texts of a client are admitted until one is refused."""
-    before = admission.rows
+    before = admission.backlog.rows
     with pytest.raises(Overloaded, match="your share of the queue is full"):
         while True:
             admission.admit(of_client(client, 1, num_tokens), 0)
-    return admission.rows - before
+    return admission.backlog.rows - before
 
 
 @pytest.mark.parametrize("num_tokens", [1, 50], ids=["rows", "tokens"])
@@ -129,24 +128,20 @@ def test_a_queue_of_others_is_not_waited_for() -> None:
             row.client = client
         admission.admit(rows, 0)
     alone = Admission(QueueLimits(), COSTS)
-    assert alone.wait("new", Priority.NORMAL) == (0, 0.0)
-    assert admission.wait("new", Priority.NORMAL)[1] == 0
-    few = admission.wait("few", Priority.NORMAL)[1]
-    assert few == pytest.approx(admission.backlog_s * 2 / 21)
+    assert alone.wait_s("new", Priority.NORMAL) == 0
+    assert admission.wait_s("new", Priority.NORMAL) == 0
+    few = admission.wait_s("few", Priority.NORMAL)
+    assert few == pytest.approx(admission.backlog.seconds * 2 / 21)
     for client in ("many", ""):
-        assert admission.wait(client, Priority.NORMAL)[1] == admission.backlog_s
+        assert admission.wait_s(client, Priority.NORMAL) == admission.backlog.seconds
 
 
-def test_only_low_rows_wait_for_low_rows() -> None:
+def test_rows_wait_for_none_of_a_worse_priority() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
-    low, normal = rows(30), rows(10)
-    for row in low:
-        row.priority = Priority.LOW
-    admission.admit(low, 0)
-    assert (admission.urgent_share, admission.wait("", Priority.NORMAL)[1]) == (0, 0)
-    admission.admit(normal, 0)
-    assert admission.urgent_share == 1 / 4
-    assert admission.wait("", Priority.NORMAL)[1] == admission.backlog_s / 4
-    assert admission.wait("", Priority.LOW)[1] == admission.backlog_s
-    admission.release([answered(row, 0) for row in low], 1)
-    assert admission.urgent_share == 1
+    for number, priority in ((10, Priority.HIGH), (10, Priority.NORMAL), (20, Priority.LOW)):
+        admitted = rows(number)
+        for row in admitted:
+            row.priority = priority
+        admission.admit(admitted, 0)
+    shares = [admission.wait_s("", each) / admission.backlog.seconds for each in Priority]
+    assert shares == [0.25, 0.5, 1]

@@ -10,17 +10,13 @@ from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.document import ExitChoice, Policy
 from serve.policy.faster_rungs import FasterRungs, Path
 from serve.policy.overload import Degrade
-from serve.rules.kinds.fixed import Never
-from serve.rules.reason import Reason
 from tests.serve.support.ladders import (
     BOLD,
     EITHER,
     NEVER,
     SAFE,
     STRICT,
-    certificate,
     decisions,
-    rung,
     served,
 )
 
@@ -144,35 +140,6 @@ def test_where_no_profile_may_move_requests_move_as_far_as_they_say() -> None:
     assert len(own.faster) > 1
     assert at_the_limit.faster.most >= len(own.faster)
     assert path(at_the_limit, "f") is None
-
-
-def test_a_cut_ends_at_the_exit_for_the_deadline_and_is_one_object() -> None:
-    found = path(applied())
-    assert found is not None
-    assert found.floor == 1  # BOLD has 2 layers in the mean
-    own = found.at(0).rule
-    cut = found.cut(own, 2)
-    assert (cut.last, cut.ending, cut.criterion) == (2, Reason.DEADLINE, own.criterion)
-    assert found.cut(own, 2) is cut
-    assert own.ending is Reason.MAX_LAYER
-
-
-@pytest.mark.parametrize("level", [0, 1])
-def test_a_cut_may_be_before_the_first_exit_of_a_rule(level: int) -> None:
-    late = {"rule": "entropy", "threshold": 0.3, "min_layer": 3}
-    certified = [
-        (NEVER, (0, 0, 0, 1), 0.001),
-        (late, (0, 0, 0.5, 0.5), 0.005),
-        ({"rule": "layer", "layer": 3}, (0, 0, 1, 0), 0.02),
-        ({"rule": "layer", "layer": 2}, (0, 1, 0, 0), 0.03),
-    ]
-    rungs = [rung(r, s, e / 2, certificate("disagreement", e, e / 2)) for r, s, e in certified]
-    found = path(applied(served(rungs=rungs)))
-    assert found is not None
-    assert found.floor == 1
-    cut = found.cut(found.at(level).rule, 1)
-    assert (cut.last, cut.ending) == (1, Reason.DEADLINE)
-    assert cut.criterion == Never()
 
 
 @pytest.mark.parametrize(
