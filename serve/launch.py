@@ -31,7 +31,7 @@ from serve.http.listener import (
 from serve.http.loading import tls_files
 from serve.log_file import log_output
 from serve.log_output import Output, logging_to
-from serve.policy.file_store import opened
+from serve.policy.state_folder import opened
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus
 
@@ -116,7 +116,7 @@ def _grpc_address(wanted: Launch) -> AbstractContextManager[socket | None]:
 
 def _state(config: ServerConfig) -> AbstractContextManager[Path | None]:
     """Hold the folder that policies are kept in."""
-    return opened(config.state, config.bundle_sha256) if config.state else nullcontext()
+    return opened(config.state) if config.state else nullcontext()
 
 
 def _configure(

@@ -30,8 +30,8 @@ from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
 from serve.errors import TargetOutOfReach
 from serve.http.loading import assemble
+from serve.policy.database import Database
 from serve.policy.limits import Limits
-from serve.policy.live import MemoryStore
 from serve.policy.resolution import ServedRung
 from serve.policy.target import Target, TargetChoice
 from serve.runtime.hardware import available_threads
@@ -134,7 +134,7 @@ def measure(
         BenchFailed: nothing is certified for this precision.
     """
     options = EngineOptions(device="cpu", precision=precision, num_threads=num_threads)
-    catalog = assemble([bundle], options, MemoryStore()).catalog
+    catalog = assemble([bundle], options, Database()).catalog
     catalog.set_baselines({})
     (classifier,) = catalog
     if classifier.ladder.uncertified:

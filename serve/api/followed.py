@@ -6,7 +6,7 @@ from typing import Final
 from serve.api.record import RequestRecord
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
-from serve.policy.followed import Live
+from serve.policy.live import Live
 from serve.policy.rollout import Rollout
 
 # Requests with the same value are in the same arm.

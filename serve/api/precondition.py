@@ -1,7 +1,6 @@
 """Which version of a policy a change may replace: `If-Match`, or `version` in the body."""
 
 import re
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from serve.api.record import RequestHeaders
@@ -12,7 +11,8 @@ from serve.errors import (
     PreconditionRequired,
     VersionConflict,
 )
-from serve.policy.live import LivePolicy, Replacement
+from serve.policy.entry import Change
+from serve.policy.live import LivePolicy, MakeWanted, Replacement
 
 _TAG: Final = r'(?:W/)?"[^"]*"'
 _TAGS: Final = re.compile(rf"[ \t]*{_TAG}(?:[ \t]*,[ \t]*{_TAG})*[ \t]*")
@@ -31,12 +31,8 @@ class Precondition(NamedTuple):
     versions: frozenset[int] | None
     by_header: bool
 
-    def apply(self, live: LivePolicy, change: Callable[[int | None], Replacement]) -> Replacement:
-        """Make a change if the condition holds. May block.
-
-        Args:
-            live: the policy that is changed.
-            change: makes the change from this version, None for any.
+    def change(self, live: LivePolicy, new: MakeWanted, change: Change) -> Replacement:
+        """Change a policy if the condition holds. May block.
 
         Raises:
             PreconditionFailed: no version of `If-Match` is current.
@@ -50,7 +46,7 @@ class Precondition(NamedTuple):
             )
         based_on = None if self.versions is None else self._one_of(live, self.versions)
         try:
-            return change(based_on)
+            return live.change(new, based_on, change)
         except VersionConflict as conflict:
             if self.by_header:
                 raise PreconditionFailed(f"If-Match: {conflict}") from None

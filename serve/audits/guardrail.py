@@ -135,7 +135,7 @@ class Guardrail:
         why = "; ".join(alarm.sentence for alarm in found)
         change = Change("guardrail", why, "guardrail")
         try:
-            made = self._policy.replace(policy, live.entry.version, change)
+            made = self._policy.change(policy, live.entry.version, change)
         except VersionConflict:
             return []  # another replica or a client came first, and the next look is at theirs
         return [alarm._replace(new_version=made.new.version) for alarm in found]

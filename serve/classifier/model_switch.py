@@ -202,7 +202,7 @@ class ModelSwitch:
             }
             fresh = [c for c in models.values() if not c.started]
             for classifier in fresh:
-                await self._threads.run(self._begin_policy, classifier)
+                await self._threads.run(self.catalog.set_baseline, classifier)
         except OfframpError as error:
             self._failed = wanted.version, time.monotonic()
             self.catalog.unfollowed = str(error)
@@ -220,10 +220,6 @@ class ModelSwitch:
                 await self._threads.run(classifier.policy.refresh)
         if fresh:
             keep_objects()
-
-    def _begin_policy(self, classifier: Classifier) -> None:
-        self._store.own(classifier.name, classifier.bundle.sha256)
-        self.catalog.set_baseline(classifier)
 
     async def _obtain(
         self,

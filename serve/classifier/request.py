@@ -11,7 +11,7 @@ from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.errors import OfframpError
 from serve.policy.document import ExitChoice
 from serve.policy.flag import AnyFlag
-from serve.policy.followed import Live
+from serve.policy.live import Live
 from serve.policy.overload import Degrade
 from serve.policy.profile import SpecialTokens
 from serve.policy.windows import Windows

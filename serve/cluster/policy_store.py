@@ -1,20 +1,16 @@
 """Live policies in the Ray cluster's key-value store, shared by all replicas."""
 
-import logging
 import time
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError
 from ray.exceptions import RayError
 from ray.experimental import internal_kv
 
 from serve.errors import Unavailable
 from serve.policy.entry import VersionedPolicy
 from serve.policy.model_set import ModelSet
-from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS, too_many
-
-log = logging.getLogger(__name__)
+from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS, Log, parsed, too_many
 
 NAMESPACE = "offramp"
 _NAMESPACE = NAMESPACE.encode()
@@ -39,13 +35,12 @@ class RayStore:
     def __init__(self, app_name: str) -> None:
         self._app_name = app_name
 
-    def newest_version(self, model: str) -> int:
+    def policies(self, model: str, after: int = 0) -> Log:
         keys = self._keys(model)
-        return int(keys[-1].removeprefix(self._prefix(model).encode())) if keys else 0
-
-    def latest(self, model: str) -> VersionedPolicy | None:
-        keys = self._keys(model)
-        return self._read(model, keys[-1]) if keys else None
+        later = [key for version, key in keys.items() if version > after]
+        values: dict[bytes, bytes] = self._ask("multi_get", later, _NAMESPACE) if later else {}
+        found = [parsed(model, v, values[key]) for v, key in keys.items() if key in values]
+        return Log(max(keys, default=0), [entry for entry in found if entry])
 
     def append(self, model: str, entry: VersionedPolicy) -> bool:
         value = entry.model_dump_json().encode()
@@ -53,15 +48,6 @@ class RayStore:
         with suppress(Unavailable):  # the entry is there; old ones go with the next
             self._drop_old(model)
         return bool(added)
-
-    def history(self, model: str, limit: int) -> list[VersionedPolicy]:
-        newest = list(reversed(self._keys(model)))[:limit]
-        values: dict[bytes, bytes] = self._ask("multi_get", newest, _NAMESPACE) if newest else {}
-        read = (_parsed(model, key, values[key]) for key in newest if key in values)
-        return [entry for entry in read if entry]
-
-    def entry(self, model: str, version: int) -> VersionedPolicy | None:
-        return self._read(model, self._key(model, version))
 
     def put_counts(self, model: str, replica: str, counts: bytes) -> None:
         prefix = self._counts_prefix(model)
@@ -97,31 +83,27 @@ class RayStore:
                 self._ask("del", old, False, _NAMESPACE)
         return bool(added)
 
-    def own(self, model: str, bundle: str) -> None:
-        pass  # a policy says which bundle it is based on
-
     def _counts(self, model: str) -> dict[bytes, bytes]:
         keys = self._ask("keys", self._counts_prefix(model).encode(), _NAMESPACE)
         found: dict[bytes, bytes] = self._ask("multi_get", keys, _NAMESPACE) if keys else {}
         return found
 
-    def _read(self, model: str, key: bytes) -> VersionedPolicy | None:
-        value: bytes | None = self._ask("get", key, _NAMESPACE)
-        return None if value is None else _parsed(model, key, value)
-
     def _drop_old(self, model: str) -> None:
-        keys = {
-            int(key.removeprefix(self._prefix(model).encode())): key for key in self._keys(model)
-        }
-        beyond = list(keys)[:-KEPT_VERSIONS]
-        read = ((version, self._read(model, keys[version])) for version in beyond)
-        baselines = [version for version, entry in read if entry and entry.action == "baseline"]
+        keys = self._keys(model)
+        if len(keys) <= KEPT_VERSIONS:
+            return
+        beyond = list(keys.values())[:-KEPT_VERSIONS]
+        values: dict[bytes, bytes] = self._ask("multi_get", beyond, _NAMESPACE)
+        read = (parsed(model, v, values[key]) for v, key in keys.items() if key in values)
+        baselines = [entry.version for entry in read if entry and entry.action == "baseline"]
         for version in too_many(list(keys), baselines):
             self._ask("del", keys[version], False, _NAMESPACE)
 
-    def _keys(self, model: str) -> list[bytes]:
-        """Return the model's keys, oldest first; versions are padded, so they sort."""
-        return sorted(self._ask("keys", self._prefix(model).encode(), _NAMESPACE))
+    def _keys(self, model: str) -> dict[int, bytes]:
+        """Return the keys of a model's policy by version, oldest first."""
+        prefix = self._prefix(model).encode()
+        found = sorted(self._ask("keys", prefix, _NAMESPACE))  # versions are padded, so they sort
+        return {int(key.removeprefix(prefix)): key for key in found}
 
     def _key(self, model: str, version: int) -> bytes:
         return f"{self._prefix(model)}{version:010d}".encode()
@@ -147,11 +129,3 @@ class RayStore:
 
     def _counts_prefix(self, model: str) -> str:
         return f"audits/{self._app_name}/{model}/"
-
-
-def _parsed(model: str, key: bytes, value: bytes) -> VersionedPolicy | None:
-    try:
-        return VersionedPolicy.model_validate_json(value)
-    except ValidationError:
-        log.error("%s: the stored policy %s is unreadable and ignored", model, key)
-        return None

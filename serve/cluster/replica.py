@@ -30,8 +30,9 @@ from serve.http.settings import DRAIN_S, ConnectionState
 from serve.log_file import log_output
 from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
 from serve.metrics.metrics import Metrics
-from serve.policy.file_store import FileStore
+from serve.policy.database import Database
 from serve.policy.model_set import ModelSet
+from serve.policy.state_folder import DATABASE
 from serve.policy.store import Store
 from serve.runtime.process_memory import keep_objects
 from serve.validation import explain
@@ -63,8 +64,10 @@ class Classifiers:
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id
         self._logs = _configure_logs(config, self._replica, lines)
-        pins, self._config = config.bundle_sha256, config
-        store: Store = FileStore(config.state, pins) if config.state else RayStore(context.app_name)
+        self._config = config
+        store: Store = RayStore(context.app_name)
+        if config.state:
+            store = Database(config.state / DATABASE)
         assembly = assemble_served(config, store)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         self._metrics.node = own_address()

@@ -79,8 +79,6 @@ def assemble_served(config: ServerConfig, store: Store) -> Assembly:
     active, found = config.active_exits, store.model_set()
     if found and same_deployment(found.baseline, config.baseline()):
         bundles = [_served(name, each, active) for name, each in found.models.items()]
-        for bundle in bundles:
-            store.own(bundle.name, bundle.sha256)
         log.info("served again are the models of before: %s", ", ".join(found.models) or "none")
     else:
         bundles = verified_bundles(config.bundles, active, config.bundle_sha256)
@@ -104,8 +102,8 @@ def _served(name: str, served: ServedBundle, active: Mapping[str, Sequence[int]]
     except InvalidBundle as error:
         raise InvalidBundle(
             f"the model {name} was served before and cannot be now: {error}. Put its bundle back, "
-            "or have a replica that runs unload it; or move models.json out of the folder of "
-            "--state, to start anew from the bundles that the server is started with"
+            "or have a replica that runs unload it; or run `sqlite3 DIR/offramp.db 'DELETE FROM "
+            "model_sets'` in the folder of --state, to start from the bundles that are named"
         ) from None
     return bundle.presenting(active[name]) if name in active else bundle
 

@@ -17,8 +17,8 @@ from serve.http.listener import listen
 from serve.http.loading import app_context, assemble_served
 from serve.http.servers import Servers
 from serve.http.settings import DRAIN_S, ConnectionState
-from serve.policy.file_store import FileStore
-from serve.policy.store import MemoryStore, Store
+from serve.policy.database import Database
+from serve.policy.state_folder import DATABASE
 from serve.runtime.process_memory import keep_objects
 
 
@@ -32,8 +32,7 @@ def standalone_context(
         DeviceUnavailable: a bundle lacks the wanted precision.
         InvalidKeys: the file of keys cannot be used.
     """
-    pins = config.bundle_sha256
-    store: Store = FileStore(config.state, pins) if config.state else MemoryStore()
+    store = Database(config.state and config.state / DATABASE)
     assembly = assemble_served(config, store)
     catalog = assembly.catalog
     catalog.set_baselines({})

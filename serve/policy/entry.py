@@ -1,7 +1,7 @@
 """An entry of a policy's log: the policy, and who put it there, when and why."""
 
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
@@ -33,6 +33,11 @@ class Change(NamedTuple):
     why: str | None = None
     action: Action = "put"
     automatic: bool = False
+
+    @property
+    def moves_rollout(self) -> bool:
+        """Whether it starts, moves or ends a rollout."""
+        return self.action in get_args(RolloutAction)
 
     @property
     def source(self) -> Source:
@@ -102,19 +107,20 @@ class VersionedPolicy(BaseModel):
         """The rollout, if requests follow its candidate."""
         return self.rollout if self.rollout and self.rollout.active else None
 
-    def ending_rollout_of(self, old: "VersionedPolicy | None") -> "VersionedPolicy":
-        """Return the same, with the rollout that an older entry has as superseded."""
-        if old is None or not old.running:
+    def ending_rollout_of(self, old: "VersionedPolicy") -> "VersionedPolicy":
+        """Return the same, with the rollout that an older version has as superseded."""
+        if not old.running:
             return self
         ended = old.running.become("superseded", f"version {self.version}: {self.action}")
         return self.model_copy(update={"rollout": ended})
 
-    def after(self, old: "VersionedPolicy") -> "VersionedPolicy":
-        """Return the same, with what has not changed since an older entry."""
+    def following(self, old: "VersionedPolicy", rollout: Rollout | None) -> "VersionedPolicy":
+        """Return the same as it follows an older version, with the rollout that it is about."""
         before, asked = _asked(old.policy), _asked(self.policy)
         kept = {name: old.since.get(name) for name in asked if before.get(name) == asked[name]}
         since = {name: kept.get(name) or self.version for name in asked}
-        return self.model_copy(update={"since": since})
+        new = self.model_copy(update={"since": since, "rollout": rollout})
+        return new if rollout else new.ending_rollout_of(old)
 
 
 def _asked(policy: Policy) -> dict[str, Any]:

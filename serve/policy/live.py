@@ -1,53 +1,84 @@
-"""The live policy: the one that applies now, and how a new one replaces it.
+"""The live policy of a model: what requests follow, and how another one takes its place.
 
-A policy's history is a log of numbered entries in a `PolicyStore`. The first replica that appends
-entry n + 1 has replaced version n; the others get a conflict. A request reads one immutable
-entry, so a change never mixes rules inside one request.
+The versions of a policy are numbered in a `Store`. The first replica that appends version n + 1 has
+replaced version n; the others get a conflict. A request reads one immutable `Live`, so a change
+never mixes rules inside one request. All that was read of the store is kept here, so that the
+policy and its history are shown without waiting for it.
 """
 
 import hashlib
 import logging
 import threading
-from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from serve.errors import InvalidRule, RolloutConflict, UnknownVersion, VersionConflict
 from serve.logs import TRAIL, fields
-from serve.policy.applied import checked
-from serve.policy.difference import change_line
+from serve.policy.applied import AppliedPolicy, checked
+from serve.policy.audit import Audit
+from serve.policy.difference import change_line, changes
 from serve.policy.document import Policy
 from serve.policy.entry import Change, VersionedPolicy
-from serve.policy.followed import Live
-from serve.policy.rollout import Rollout
+from serve.policy.rollout import ArmOf, Rollout
 from serve.policy.served_ladder import ServedLadder
-from serve.policy.store import KEPT_VERSIONS, MemoryStore, PolicyStore
-
-__all__ = [
-    "Change",
-    "Live",
-    "LivePolicy",
-    "MemoryStore",
-    "PolicyStore",
-    "Replacement",
-    "VersionedPolicy",
-]
+from serve.policy.store import Store, too_many
 
 log = logging.getLogger(__name__)
 trail = logging.getLogger(TRAIL)
 
 # Of a change that replaces any version; each that fails means that another change was stored.
-_MOST_TRIES = 100
-_PUT = Change()
+_MOST_TRIES: Final = 100
+_PUT: Final = Change()
 
-# From the current entry to the next one's policy and, of a change that a rollout is about, rollout.
-Following: TypeAlias = Callable[[VersionedPolicy], "tuple[Policy, Rollout | None]"]
+
+class Live(NamedTuple):
+    """A version of a policy, and what it means for this model on this machine.
+
+    Attributes:
+        entry: the version; of a candidate the same, with the candidate as its policy.
+        applied: its policy.
+        audit: which answers are audited.
+        arm: of the rollout that runs; None without one.
+        candidate: what a share of the requests follows; None without a rollout.
+    """
+
+    entry: VersionedPolicy
+    applied: AppliedPolicy
+    audit: Audit = Audit()
+    arm: ArmOf | None = None
+    candidate: "Live | None" = None
+
+
+class Wanted(NamedTuple):
+    """What a change makes of a version: a policy, and the rollout that the change is about."""
+
+    policy: Policy
+    rollout: Rollout | None = None
+
+
+# What a change makes of the version that is live.
+MakeWanted: TypeAlias = Callable[[VersionedPolicy], Wanted]
 
 
 class Replacement(NamedTuple):
-    """A policy that was live, and the one that has taken its place."""
+    """A policy that was live, the one that has taken its place, and what that means here."""
 
     old: VersionedPolicy
     new: VersionedPolicy
+    applied: AppliedPolicy
+
+
+class Kept(NamedTuple):
+    """A version in the history.
+
+    Attributes:
+        entry: the version.
+        changes: old and new value of each place that it has changed; None if the version before is
+            not kept.
+    """
+
+    entry: VersionedPolicy
+    changes: dict[str, tuple[Any, Any]] | None
 
 
 class LivePolicy:
@@ -55,27 +86,27 @@ class LivePolicy:
 
     Attributes:
         live: the policy that the next request uses.
+        history: the versions that are kept, oldest first.
         unfollowed: why the newest stored policy is not the live one; empty if it is.
     """
 
-    def __init__(
-        self, model: str, ladder: ServedLadder, store: PolicyStore, bundle: str = ""
-    ) -> None:
+    def __init__(self, model: str, ladder: ServedLadder, store: Store, bundle: str = "") -> None:
         """Start without a baseline; `set_baseline` must follow before any request.
 
         A model with another `bundle`, the sha256 of its own, starts from its baseline.
         """
         self._model, self._bundle = model, bundle
-        self._ladder = ladder
-        self._store = store
+        self._ladder, self._store = ladder, store
         self._adopting = threading.Lock()
+        self._newest = 0  # the highest version that was read
         self.unfollowed = ""
+        self.history: Sequence[Kept] = ()
         nothing = VersionedPolicy(version=0, policy=Policy(), source="bundle", baseline="")
-        self.live = Live.of(nothing, self._ladder)
+        self.live = Live(nothing, AppliedPolicy(nothing.policy, ladder))
 
     @property
     def current(self) -> VersionedPolicy:
-        """The entry that the next request uses."""
+        """The version that the next request uses."""
         return self.live.entry
 
     @property
@@ -88,41 +119,34 @@ class LivePolicy:
         """What keeps the newest stored policy from applying as it is written; empty if nothing."""
         return self.unfollowed or "; ".join(map(str, self.live.applied.unkept.values()))
 
-    def refresh(self) -> VersionedPolicy:
-        """Apply the newest stored policy, if the model can follow it."""
-        stored = self._stored()
-        if stored is not None:
-            self._adopt(stored)
-        return self.current
-
-    def history(self, limit: int) -> list[VersionedPolicy]:
-        """Return so many stored entries, newest first."""
-        return self._store.history(self._model, limit)
-
-    def find(self, version: int) -> VersionedPolicy | None:
-        """Return a stored entry; None if it is not kept."""
-        return self._store.entry(self._model, version)
-
-    def entry(self, version: int) -> VersionedPolicy:
-        """Return a stored entry.
+    def version(self, number: int) -> Kept:
+        """Return a version that is kept.
 
         Raises:
             UnknownVersion: it is not kept.
         """
-        entry = self.find(version)
-        if entry is None:
-            kept = [each.version for each in reversed(self.history(KEPT_VERSIONS + 1))]
-            raise UnknownVersion(
-                f"there is no version {version} of the policy of {self._model}, or not any more; "
-                f"kept are {_spans(kept) or 'none'}"
-            )
-        return entry
+        history = self.history
+        if found := next((kept for kept in history if kept.entry.version == number), None):
+            return found
+        numbers = [kept.entry.version for kept in history]
+        raise UnknownVersion(
+            f"there is no version {number} of the policy of {self._model}, or not any more; "
+            f"kept are {_spans(numbers) or 'none'}"
+        )
+
+    def refresh(self) -> VersionedPolicy:
+        """Apply the newest stored policy, if the model can follow it. May block.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        return self._read()[1]
 
     def check_baseline(self, policy: Policy) -> None:
         """Raise what `set_baseline` would raise now, and change nothing."""
         policy.check(self._ladder.traits)
-        stored = self._stored()
-        if stored is None or stored.baseline != self._hash(policy):
+        self._read()
+        if self._base() != self._hash(policy):
             checked(policy, self._ladder)
 
     def set_baseline(self, policy: Policy, source: Literal["bundle", "config"]) -> None:
@@ -137,139 +161,172 @@ class LivePolicy:
         policy.check(self._ladder.traits)
         baseline = self._hash(policy)
         while True:
-            newest = self._store.newest_version(self._model)
-            stored = self._stored()
-            if stored is not None and stored.baseline == baseline:
-                self._adopt(stored)
+            newest, old = self._read()
+            if self._base() == baseline:
                 return
-            checked(policy, self._ladder)
+            applied = checked(policy, self._ladder)
             change = Change(source, None, "baseline")
             entry = VersionedPolicy.of(newest + 1, policy, source, baseline, change)
-            entry = entry.ending_rollout_of(self._store.latest(self._model))
+            if self.history:
+                entry = entry.ending_rollout_of(self.history[-1].entry)
             if self._store.append(self._model, entry):
                 if entry.version > 1 or source != "bundle":  # no plain start
-                    self._note(entry, stored or self.current)
-                self._adopt(entry)
+                    self._note(entry, old)
+                self._take(entry.version, [entry], self._live(entry, applied))
                 return
 
-    def replace(
+    def change(
         self,
-        policy: Policy | Callable[[Policy], Policy],
+        new: Policy | MakeWanted,
         based_on: int | None,
         change: Change = _PUT,
     ) -> Replacement:
-        """Put a policy in place of the version that it is based on; None for any.
+        """Put a policy, or a move of a rollout, in place of the version that it is based on.
 
         Args:
-            policy: the whole new one, or what makes it of the live one.
-            based_on: the version that must be live.
-            change: what the log says of it.
+            new: the whole policy, or what makes it of the live one; an error of that changes
+                nothing.
+            based_on: the version that must be live; None for any.
+            change: what the history says of it.
 
         Raises:
             InvalidRule: the model cannot follow it; nothing has changed.
+            RolloutConflict: the newest stored policy, which may have a rollout, is not followed.
             VersionConflict: another version is current; nothing has changed.
         """
-
-        def made(old: VersionedPolicy) -> tuple[Policy, None]:
-            wanted = policy(old.policy) if callable(policy) else policy
-            self._check(wanted, change)
-            return wanted, None
-
-        return self._change(made, based_on, change)
-
-    def roll(self, following: Following, based_on: int | None, change: Change) -> Replacement:
-        """Start, change or end a rollout, as `replace`.
-
-        Args:
-            following: makes the next entry's policy and rollout; what it raises changes nothing.
-            based_on: the version that must be live.
-            change: what the log says of it.
-
-        Raises:
-            RolloutConflict: the newest stored policy, which may have a rollout, is not followed.
-        """
-
-        def made(old: VersionedPolicy) -> tuple[Policy, Rollout | None]:
-            if self.unfollowed:
+        for _ in range(_MOST_TRIES if based_on is None else 1):
+            newest, old = self._read()
+            if based_on not in (None, old.version):
+                break
+            if change.moves_rollout and self.unfollowed:
                 raise RolloutConflict(
                     "this replica cannot follow the newest version of the policy, and so moves no "
                     f"rollout: {self.unfollowed}; ask another replica, or PUT a policy that all "
                     "can follow"
                 )
-            policy, rollout = following(old)
-            if rollout and not old.running:
-                checked(rollout.candidate, self._ladder)
-            return policy, rollout
-
-        return self._change(made, based_on, change)
-
-    def _change(self, following: Following, based_on: int | None, change: Change) -> Replacement:
-        for _ in range(_MOST_TRIES if based_on is None else 1):
-            # Read before the refresh, so that an entry appended after it makes ours fail.
-            newest = self._store.newest_version(self._model)
-            old = self.refresh()
-            if based_on is not None and based_on != old.version:
-                raise VersionConflict(_conflict(based_on, old.version))
-            policy, rollout = following(old)
-            new = VersionedPolicy.of(newest + 1, policy, change.source, old.baseline, change)
-            new = new.after(old)
-            if rollout:
-                new = new.model_copy(update={"rollout": rollout})
-            else:
-                new = new.ending_rollout_of(old)
-            if self._store.append(self._model, new):
+            policy, rollout = (new, None) if isinstance(new, Policy) else new(old)
+            entry = VersionedPolicy.of(newest + 1, policy, change.source, old.baseline, change)
+            entry = entry.following(old, rollout)
+            live = self._checked(entry, old, rollout)
+            if self._store.append(self._model, entry):
                 if change.source != "api":
-                    self._note(new, old)
-                self._adopt(new)
-                return Replacement(old, new)
+                    self._note(entry, old)
+                self._take(entry.version, [entry], live)
+                return Replacement(old, entry, live.applied)
         if based_on is None:
             raise VersionConflict("other changes of the policy came first each time; try again")
-        raise VersionConflict(_conflict(based_on, self.refresh().version))
+        raise VersionConflict(
+            f"the policy is at version {self.refresh().version}, this one was made from version "
+            f"{based_on}; read it again and repeat the change"
+        )
 
-    def _check(self, policy: Policy, change: Change) -> None:
-        """Check a change. The guardrail is not kept from its own by another profile's target."""
-        if change.action == "guardrail":
-            policy.check(self._ladder.traits)
-        else:
-            checked(policy, self._ladder)
+    def _checked(
+        self, entry: VersionedPolicy, old: VersionedPolicy, rollout: Rollout | None
+    ) -> Live:
+        """Return what a version would mean here; raise if it must not become live."""
+        if rollout and not old.running:
+            return self._live(entry, candidate=checked(rollout.candidate, self._ladder))
+        if rollout:
+            return self._live(entry)
+        if entry.action == "guardrail":  # another profile's target does not keep it from its own
+            entry.policy.check(self._ladder.traits)
+            return self._live(entry)
+        return self._live(entry, checked(entry.policy, self._ladder))
+
+    def _live(
+        self,
+        entry: VersionedPolicy,
+        applied: AppliedPolicy | None = None,
+        candidate: AppliedPolicy | None = None,
+    ) -> Live:
+        """Work out a version and the candidate of the rollout that runs in it, if not done yet.
+
+        Raises:
+            InvalidRule: the model cannot follow a rule.
+        """
+        live = Live(entry, applied or self._applied(entry.policy), entry.policy.audit)
+        rollout = entry.running
+        if rollout is None:
+            return live
+        other = Live(
+            entry.model_copy(update={"policy": rollout.candidate}),
+            candidate or self._applied(rollout.candidate),
+            rollout.audited(rollout.candidate.audit),
+            rollout.arm("candidate"),
+        )
+        audit = rollout.audited(entry.policy.audit)
+        return live._replace(audit=audit, arm=rollout.arm("live"), candidate=other)
+
+    def _applied(self, policy: Policy) -> AppliedPolicy:
+        """Return what a policy means here, which is known of the live one and its candidate."""
+        for known in (self.live, self.live.candidate):
+            if known and known.entry.policy is policy:
+                return known.applied
+        return AppliedPolicy(policy, self._ladder)
+
+    def _read(self) -> tuple[int, VersionedPolicy]:
+        """Read what the store has of later versions; return the highest, and the live one."""
+        found = self._store.policies(self._model, self._newest)
+        return self._take(*found)
+
+    def _take(
+        self, newest: int, entries: Sequence[VersionedPolicy], live: Live | None = None
+    ) -> tuple[int, VersionedPolicy]:
+        """Keep versions that were stored, and apply the last one if the model can follow it."""
+        with self._adopting:
+            read = self.history[-1].entry.version if self.history else 0
+            later = [entry for entry in entries if entry.version > read]
+            if later:
+                self.history = _kept(self.history, later)
+                self._adopt(later[-1], live)
+            self._newest = max(self._newest, newest)
+            return self._newest, self.current
+
+    def _adopt(self, entry: VersionedPolicy, live: Live | None) -> None:
+        if live is None or live.entry is not entry:
+            try:
+                entry.policy.check(self._ladder.traits)
+                if entry.running:
+                    entry.running.candidate.check(self._ladder.traits)
+                live = self._live(entry)
+            except InvalidRule as error:
+                log.error("%s: stored policy %d is ignored: %s", self._model, entry.version, error)
+                self.unfollowed = str(error)
+                return
+        self.unfollowed, self.live = "", live
+        for name, problem in live.applied.problems.items():
+            log.warning("%s: policy %d: %s: %s", self._model, entry.version, name, problem)
+
+    def _base(self) -> str | None:
+        """Return what the newest stored policy builds on; None if the model cannot follow it."""
+        return None if self.unfollowed or not self.history else self.history[-1].entry.baseline
 
     def _note(self, new: VersionedPolicy, old: VersionedPolicy) -> None:
         """Write the line of a change that no request has made."""
         trail.info("policy changed", extra=fields(**change_line(self._model, old, new)))
 
-    def _adopt(self, entry: VersionedPolicy) -> None:
-        """Apply an entry, unless another thread has applied a newer one already."""
-        with self._adopting:
-            if entry.version > self.current.version:
-                self.live = Live.of(entry, self._ladder)
-                for name, problem in self.live.applied.problems.items():
-                    log.warning("%s: policy %d: %s: %s", self._model, entry.version, name, problem)
-
     def _hash(self, policy: Policy) -> str:
         return hashlib.sha256(f"{self._bundle}{policy.model_dump_json()}".encode()).hexdigest()
 
-    def _stored(self) -> VersionedPolicy | None:
-        """Return the newest stored policy; None, with a log line, if the model cannot follow it."""
-        stored = self._store.latest(self._model)
-        if stored is None:
-            return None
-        try:
-            stored.policy.check(self._ladder.traits)
-            if stored.running:
-                stored.running.candidate.check(self._ladder.traits)
-        except InvalidRule as error:
-            log.error("%s: stored policy %d is ignored: %s", self._model, stored.version, error)
-            self.unfollowed = str(error)
-            return None
-        self.unfollowed = ""
-        return stored
 
-
-def _conflict(based_on: int, current: int) -> str:
-    return (
-        f"the policy is at version {current}, this one was made from version {based_on}; "
-        "read it again and repeat the change"
-    )
+def _kept(history: Sequence[Kept], later: Sequence[VersionedPolicy]) -> list[Kept]:
+    """Return a history with later versions, without those that are kept no more."""
+    known = {kept.entry.version: kept for kept in history}
+    entries = {version: kept.entry for version, kept in known.items()}
+    entries |= {entry.version: entry for entry in later}
+    baselines = [version for version, entry in entries.items() if entry.action == "baseline"]
+    for version in too_many(list(entries), baselines):
+        del entries[version]
+    found = []
+    for version, entry in entries.items():
+        before = entries.get(version - 1)
+        if version == 1:
+            found.append(Kept(entry, {}))
+        elif before is None:
+            found.append(Kept(entry, None))
+        else:
+            found.append(known.get(version) or Kept(entry, changes(before.policy, entry.policy)))
+    return found
 
 
 def _spans(versions: list[int]) -> str:

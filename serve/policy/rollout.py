@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
+from serve.policy.audit import Audit
 from serve.policy.document import Policy
 
 Arm = Literal["live", "candidate"]
@@ -181,15 +182,14 @@ class Rollout(Plan):
         """Return one of its arms."""
         return ArmOf(self.id, name, self.bounds.p99_ms)
 
-    def stepped(self, answered: int, now: str) -> "Rollout":
-        """Return it at the next step; the candidate has given so many answers."""
-        changed = {"step": self.step + 1, "since": now, "answered": answered, "state": "running"}
-        return self.model_copy(update={**changed, "why": None})
+    def audited(self, audit: Audit) -> Audit:
+        """Return which answers of an arm are audited: as many as its policy says, or more."""
+        return audit.model_copy(update={"share": max(audit.share, self.audit_share)})
 
-    def resumed(self, answered: int, now: str) -> "Rollout":
-        """Return it with the same step begun anew."""
-        changed = {"since": now, "answered": answered, "state": "running", "why": None}
-        return self.model_copy(update=changed)
+    def at_step(self, step: int, answered: int, now: str) -> "Rollout":
+        """Return it as a step begins; the candidate has given so many answers."""
+        changed = {"step": step, "since": now, "answered": answered, "state": "running"}
+        return self.model_copy(update={**changed, "why": None})
 
     def become(self, state: RolloutState, why: str | None) -> "Rollout":
         """Return it paused, or ended."""

@@ -1,75 +1,57 @@
-"""The moves of a rollout: from an entry of the policy's log to the next one."""
+"""The moves of a rollout: from a version of the policy to the next one."""
 
-from collections.abc import Callable
+from typing import Final
 
 from serve.errors import RolloutConflict
 from serve.policy.document import Policy
-from serve.policy.entry import VersionedPolicy, now
-from serve.policy.live import Following
+from serve.policy.entry import RolloutAction, VersionedPolicy, now
+from serve.policy.live import Wanted
 from serve.policy.rollout import Plan, Rollout, RolloutState
 
-Moved = tuple[Policy, Rollout]
+_ENDS: Final[dict[str, RolloutState]] = {"abort": "aborted", "failed": "failed"}
 
 
-def start(plan: Plan, candidate: Callable[[Policy], Policy]) -> Following:
-    """Begin with the first step; `candidate` makes the candidate of the live policy."""
+def started(entry: VersionedPolicy, plan: Plan, candidate: Policy) -> Wanted:
+    """Begin with the first step.
 
-    def following(entry: VersionedPolicy) -> Moved:
-        if entry.running:
-            raise RolloutConflict(
-                f"a rollout is {entry.running.state} at {entry.running.percent:g} %; promote or "
-                "abort it first"
-            )
-        return entry.policy, Rollout.of(plan, candidate(entry.policy), now())
-
-    return following
-
-
-def promote(answered: int) -> Following:
-    """Go on to the next step; after the last one the candidate is the policy.
-
-    `answered` is the number of answers that the candidate has given.
+    Raises:
+        RolloutConflict: a rollout runs.
     """
-
-    def following(entry: VersionedPolicy) -> Moved:
-        rollout = _running(entry)
-        if rollout.at_last:
-            return rollout.candidate, rollout.become("promoted", None)
-        return entry.policy, rollout.stepped(answered, now())
-
-    return following
+    if entry.running:
+        raise RolloutConflict(
+            f"a rollout is {entry.running.state} at {entry.running.percent:g} %; promote or abort "
+            "it first"
+        )
+    return Wanted(entry.policy, Rollout.of(plan, candidate, now()))
 
 
-def pause(why: str | None) -> Following:
-    """Keep the step's share until the rollout is resumed, promoted or ended."""
+def moved(entry: VersionedPolicy, action: RolloutAction, answered: int, why: str | None) -> Wanted:
+    """Move the rollout that runs.
 
-    def following(entry: VersionedPolicy) -> Moved:
-        rollout = _running(entry)
+    Args:
+        entry: the version that has it.
+        action: `rollout` and `promote` go on to the next step, after the last one the candidate is
+            the policy. `pause` keeps the share, and `resume` begins the step anew. `abort` and
+            `failed` go back to the policy for all requests.
+        answered: the number of answers that the candidate has given.
+        why: the reason.
+
+    Raises:
+        RolloutConflict: no rollout runs, or it is paused already, or not paused.
+    """
+    rollout = entry.running
+    if rollout is None:
+        raise RolloutConflict(f"no rollout runs; the policy is at version {entry.version}")
+    if end := _ENDS.get(action):
+        return Wanted(entry.policy, rollout.become(end, why))
+    if action == "pause":
         if rollout.state == "paused":
             raise RolloutConflict("the rollout is paused already; resume, promote or abort it")
-        return entry.policy, rollout.become("paused", why)
-
-    return following
-
-
-def resume(answered: int) -> Following:
-    """Begin the step anew; `answered` is as for `promote`."""
-
-    def following(entry: VersionedPolicy) -> Moved:
-        rollout = _running(entry)
+        return Wanted(entry.policy, rollout.become("paused", why))
+    if action == "resume":
         if rollout.state == "running":
             raise RolloutConflict("the rollout runs already; only a paused one can be resumed")
-        return entry.policy, rollout.resumed(answered, now())
-
-    return following
-
-
-def end(state: RolloutState, why: str | None) -> Following:
-    """Go back to the policy for all requests."""
-    return lambda entry: (entry.policy, _running(entry).become(state, why))
-
-
-def _running(entry: VersionedPolicy) -> Rollout:
-    if entry.running is None:
-        raise RolloutConflict(f"no rollout runs; the policy is at version {entry.version}")
-    return entry.running
+        return Wanted(entry.policy, rollout.at_step(rollout.step, answered, now()))
+    if rollout.at_last:
+        return Wanted(rollout.candidate, rollout.become("promoted", None))
+    return Wanted(entry.policy, rollout.at_step(rollout.step + 1, answered, now()))

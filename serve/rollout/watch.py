@@ -6,17 +6,18 @@ Every replica looks for itself. A move is made from the version that was judged,
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from serve.audits.counts import AuditKey, Tally, counts_of_all
 from serve.audits.webhook import Webhook
 from serve.errors import VersionConflict
 from serve.policy.entry import Change, RolloutAction, now
-from serve.policy.live import Following, LivePolicy
+from serve.policy.live import LivePolicy
 from serve.policy.rollout import ArmOf, Rollout
 from serve.policy.store import CountStore
-from serve.rollout import moves
 from serve.rollout.judged import SLOW_SHARE, Judged, judge
+from serve.rollout.moves import moved
 from serve.rollout.traffic import ArmTraffic
 
 BY: Final = "rollout"
@@ -83,11 +84,12 @@ class RolloutWatch:
         if entry.running is None or self._policy.unfollowed:
             return
         judged = self.judge(entry.running)
-        if move := _move(entry.running, judged, now()):
-            action, following, why = move
+        if due := _due(entry.running, judged, now()):
+            action, why = due
+            move = partial(moved, action=action, answered=judged.answered, why=why)
             change = Change(BY, why, action, automatic=True)
             try:
-                made = self._policy.roll(following, entry.version, change).new
+                made = self._policy.change(move, entry.version, change).new
             except VersionConflict:
                 return  # another replica or a client came first, and the next look is at theirs
             if action == "failed" and (url := entry.policy.guard.webhook):
@@ -102,21 +104,19 @@ def too_early(rollout: Rollout, judged: Judged, at: str) -> bool:
     return rollout.held_s(at) < rollout.hold_s or answers < rollout.min_answers
 
 
-def _move(rollout: Rollout, judged: Judged, at: str) -> tuple[RolloutAction, Following, str] | None:
+def _due(rollout: Rollout, judged: Judged, at: str) -> tuple[RolloutAction, str] | None:
+    """Return the move that follows from what was judged, if any, and why."""
     why = f"at {rollout.percent:g} %: {_findings(rollout, judged)}"
     if judged.verdict == "failed":
-        return "failed", moves.end("failed", why), why
+        return "failed", why
     if rollout.state == "paused" or too_early(rollout, judged, at):
         return None
     wanted = rollout.on_inconclusive
     if wanted == "promote" and judged.unknown:
         wanted = "pause"
     if judged.verdict == "successful" or wanted == "promote":
-        action: RolloutAction = "promote" if rollout.at_last else "rollout"
-        return action, moves.promote(judged.answered), why
-    if wanted == "abort":
-        return "abort", moves.end("aborted", why), why
-    return "pause", moves.pause(why), why
+        return ("promote" if rollout.at_last else "rollout"), why
+    return wanted, why
 
 
 def _findings(rollout: Rollout, judged: Judged) -> str:

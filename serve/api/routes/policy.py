@@ -1,6 +1,6 @@
 """The live policy of a model."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -17,8 +17,8 @@ from serve.api.replicas import Ack, Refreshed
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
-    ChangeRequest,
     PolicyChange,
+    PolicyEdit,
     PolicyPatch,
     PolicyReport,
     PolicyRollback,
@@ -29,11 +29,7 @@ from serve.api.schemas.policy import (
 from serve.api.trail import note_change
 from serve.policy.applied import AppliedPolicy
 from serve.policy.difference import changes
-from serve.policy.document import Policy
 from serve.policy.entry import ANONYMOUS, Action, Change, VersionedPolicy
-from serve.policy.live import LivePolicy, Replacement
-
-MakePolicy = Callable[[Policy], Policy]
 
 
 def add_policy_routes(app: FastAPI, context: AppContext) -> None:
@@ -87,7 +83,7 @@ async def replace_policy(context: AppContext, record: RequestRecord, body: Polic
     Applied whole or not at all. A target that cannot be had is refused. The answer lists the
     replicas that apply the policy, and those that have not confirmed in time.
     """
-    return await _change(context, record, body, "put", lambda live: lambda _: body.policy)
+    return await _change(context, record, body, "put")
 
 
 async def patch_policy(context: AppContext, record: RequestRecord, body: PolicyPatch) -> Reply:
@@ -96,7 +92,7 @@ async def patch_policy(context: AppContext, record: RequestRecord, body: PolicyP
     The policy that comes out is checked and answered as that of a PUT. A rule that takes the place
     of a target, or of a rule with other fields, must delete their fields: send null for each.
     """
-    return await _change(context, record, body, "patch", lambda live: body.applied_to)
+    return await _change(context, record, body, "patch")
 
 
 async def roll_back_policy(
@@ -106,57 +102,42 @@ async def roll_back_policy(
 
     Checked and answered as a PUT of that policy.
     """
-
-    def to_version(live: LivePolicy) -> MakePolicy:
-        return lambda _: live.entry(body.to).policy
-
-    return await _change(context, record, body, "rollback", to_version)
+    return await _change(context, record, body, "rollback")
 
 
 async def _change(
-    context: AppContext,
-    record: RequestRecord,
-    body: ChangeRequest,
-    action: Action,
-    make: Callable[[LivePolicy], MakePolicy],
+    context: AppContext, record: RequestRecord, body: PolicyEdit, action: Action
 ) -> Reply:
-    """Change a policy; `make` returns what makes the new one of the live one."""
     record.asked = body
-    change = Change(record.client.name or ANONYMOUS, body.why, action)
-    return await to_its_end(record, _replace(context, record, body, change, make))
+    return await to_its_end(record, _changed(context, record, body, action))
 
 
-async def _replace(
-    context: AppContext,
-    record: RequestRecord,
-    body: ChangeRequest,
-    change: Change,
-    make: Callable[[LivePolicy], MakePolicy],
+async def _changed(
+    context: AppContext, record: RequestRecord, body: PolicyEdit, action: Action
 ) -> Reply:
     classifier = context.catalog.find(record.params["model"])
     record.model = classifier.name
-    condition = read_precondition(record.headers, body)
-    live = classifier.policy
-
-    def replace() -> Replacement:
-        return condition.apply(live, lambda based_on: live.replace(make(live), based_on, change))
-
-    previous, new = await context.policy_threads.change(replace)
-    note_change(record, previous, new)
+    condition, live = read_precondition(record.headers, body), classifier.policy
+    change = Change(record.client.name or ANONYMOUS, body.why, action)
+    made = await context.policy_threads.change(
+        partial(condition.change, live, partial(body.wanted, live), change)
+    )
+    old, new, applied = made
+    note_change(record, old, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
-    changed = PolicyChange(
+    shown = PolicyChange(
         model=classifier.name,
         **PolicyChange.fields_of(new),
         policy=new.policy,
-        resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
+        resolved=_resolved(applied),
         config_problem=context.catalog.config_problem,
-        changes=changes(previous.policy, new.policy),
-        dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
-        dropped_limits=sorted(_limits(previous) - _limits(new)),
+        changes=changes(old.policy, new.policy),
+        dropped_profiles=sorted(old.policy.profiles.keys() - new.policy.profiles.keys()),
+        dropped_limits=sorted(_limits(old) - _limits(new)),
         **followers(refreshed, new.version),
     )
     tag = {"ETag": tag_of(new.version)}
-    return Reply(changed.model_dump_json(exclude_none=True).encode(), tag)
+    return Reply(shown.model_dump_json(exclude_none=True).encode(), tag)
 
 
 def _limits(entry: VersionedPolicy) -> set[str]:

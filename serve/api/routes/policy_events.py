@@ -3,8 +3,6 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -15,14 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 from serve.api.context import AppContext
 from serve.api.record import RequestRecord, record_of
-from serve.api.routes.policy_history import listed_entries
+from serve.api.routes.policy_history import listed
 from serve.api.schemas.error import ErrorBody
-from serve.api.schemas.policy import HistoryEntry
 from serve.api.schemas.quality import QualityReport
 from serve.classifier.classifier import Classifier
-from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
+from serve.errors import InvalidRequest, OfframpError, Overloaded
 from serve.policy.live import LivePolicy
-from serve.policy.store import KEPT_VERSIONS
 
 MAX_STREAMS: Final = 64
 _RETRY_AFTER_S: Final = 15
@@ -86,8 +82,8 @@ def add_event_routes(app: FastAPI, context: AppContext) -> None:
         classifier = context.catalog.find(model)
         record = record_of(request.scope)
         record.model = classifier.name
-        seen = await context.policy_threads.change(partial(_seen_in, record, classifier.policy))
-        sources = _Policies(context, classifier, seen).news, _Quality(classifier).news
+        seen = _seen_in(record, classifier.policy)
+        sources = _Policies(classifier, seen).news, _Quality(classifier).news
         return EventStream(context, classifier, record, sources, streams)
 
 
@@ -164,8 +160,8 @@ class EventStream(Response):
 class _Policies:
     """The versions of one model's policy that a client has not seen."""
 
-    def __init__(self, context: AppContext, classifier: Classifier, seen: int | None) -> None:
-        self._run, self._seen = context.policy_threads.run, seen
+    def __init__(self, classifier: Classifier, seen: int | None) -> None:
+        self._seen = seen
         self._name, self._live = classifier.name, classifier.policy
 
     async def news(self) -> AsyncIterator[Event]:
@@ -173,12 +169,14 @@ class _Policies:
         current = self._live.current.version
         if self._seen is not None and self._seen >= current:
             return
-        with suppress(Unavailable):  # the store is asked again the next time
-            for entry in await self._run(_between, self._live, self._seen, current):
-                kind = "guardrail" if entry.action == "guardrail" else "policy"
-                data = {"model": self._name, **entry.model_dump(mode="json", exclude_none=True)}
-                yield Event(kind, data, entry.version)
-            self._seen = current
+        seen = current - 1 if self._seen is None else self._seen
+        for kept in self._live.history:
+            if seen < kept.entry.version <= current:
+                shown = listed(kept)
+                kind = "guardrail" if shown.action == "guardrail" else "policy"
+                data = {"model": self._name, **shown.model_dump(mode="json", exclude_none=True)}
+                yield Event(kind, data, shown.version)
+        self._seen = current
 
 
 class _Quality:
@@ -197,20 +195,12 @@ class _Quality:
             yield Event("quality", QualityReport.of(self._classifier.name, judged))
 
 
-def _between(live: LivePolicy, seen: int | None, current: int) -> list[HistoryEntry]:
-    """Return the kept entries after the one seen, or without one the current, oldest first."""
-    seen = current - 1 if seen is None else seen
-    entries = reversed(listed_entries(live, KEPT_VERSIONS + 1))
-    return [entry for entry in entries if seen < entry.version <= current]
-
-
 def _seen_in(record: RequestRecord, live: LivePolicy) -> int | None:
-    """Return the version after which a client goes on; None for one that begins. May block."""
+    """Return the version after which a client goes on; None for one that begins."""
     given = record.headers.get("last-event-id")
     if given is None:
         return None
     if not _VERSION.fullmatch(given):
         raise InvalidRequest(f"Last-Event-ID: must be a version such as 3, not {given[:40]}")
-    newest = live.history(1)
-    # A log that was lost begins anew, and so does the client.
-    return int(given) if newest and int(given) <= newest[0].version else None
+    # A history that was lost begins anew, and so does the client.
+    return int(given) if int(given) <= live.history[-1].entry.version else None

@@ -1,7 +1,5 @@
 """The versions of a model's policy that are kept."""
 
-from functools import partial
-from itertools import zip_longest
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Path, Query, Request
@@ -16,20 +14,15 @@ from serve.api.schemas.policy import (
     PolicyHistory,
     PolicyVersion,
 )
-from serve.policy.difference import changes
-from serve.policy.entry import VersionedPolicy
-from serve.policy.live import LivePolicy
+from serve.policy.live import Kept
 
 # Of the changes of one version in a list, as JSON.
 MAX_LISTED_BYTES: Final = 16 * 1024
 _MAX_LIMIT: Final = 1000
-_Changes = dict[str, tuple[Any, Any]]
 
 LOOK_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     404: {"model": ErrorBody, "description": "No such model, or no such version."},
     422: {"model": ErrorBody, "description": "A parameter is not as it should be."},
-    429: {"model": ErrorBody, "description": "As many such requests wait as may."},
-    503: {"model": ErrorBody, "description": "Where policies are kept does not answer."},
 }
 
 
@@ -47,9 +40,8 @@ def add_history_routes(app: FastAPI, context: AppContext) -> None:
         """
         classifier = context.catalog.find(model)
         record_of(request.scope).model = classifier.name
-        listed = partial(listed_entries, classifier.policy, limit)
-        entries = await context.policy_threads.change(listed)
-        return PolicyHistory(model=classifier.name, entries=entries)
+        newest_first = reversed(classifier.policy.history[-limit:])
+        return PolicyHistory(model=classifier.name, entries=list(map(listed, newest_first)))
 
     @app.get(
         f"{path}/{{version}}",
@@ -63,37 +55,18 @@ def add_history_routes(app: FastAPI, context: AppContext) -> None:
         """Show a version of the policy, and what it has changed."""
         classifier = context.catalog.find(model)
         record_of(request.scope).model = classifier.name
-        read = partial(_with_changes, classifier.policy, version)
-        entry, changed = await context.policy_threads.change(read)
+        entry, changes = classifier.policy.version(version)
         return PolicyVersion(
             model=classifier.name,
             policy=entry.policy,
-            changes=changed,
+            changes=changes,
             **PolicyVersion.fields_of(entry),
         )
 
 
-def listed_entries(live: LivePolicy, limit: int) -> list[HistoryEntry]:
-    """Return so many entries of a policy's log, newest first. May block."""
-    entries = live.history(limit + 1)
-    listed = []
-    for entry, before in zip_longest(entries[:limit], entries[1:]):
-        changed = _changed(before, entry)
-        if changed and len(to_json(changed)) > MAX_LISTED_BYTES:
-            changed = None
-        listed.append(HistoryEntry(changes=changed, **HistoryEntry.fields_of(entry)))
-    return listed
-
-
-def _with_changes(live: LivePolicy, version: int) -> tuple[VersionedPolicy, _Changes | None]:
-    entry, before = live.entry(version), live.find(version - 1)
-    return entry, _changed(before, entry)
-
-
-def _changed(before: VersionedPolicy | None, entry: VersionedPolicy) -> _Changes | None:
-    """Return what an entry has changed; None if the version before is not given."""
-    if entry.version == 1:
-        return {}
-    if before is None or before.version != entry.version - 1:
-        return None
-    return changes(before.policy, entry.policy)
+def listed(kept: Kept) -> HistoryEntry:
+    """Return what is shown of a version among others."""
+    entry, changes = kept
+    if changes and len(to_json(changes)) > MAX_LISTED_BYTES:
+        changes = None
+    return HistoryEntry(changes=changes, **HistoryEntry.fields_of(entry))

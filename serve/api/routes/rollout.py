@@ -1,8 +1,7 @@
 """Guarded rollouts of a model's policy."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI, Request
 
@@ -26,18 +25,13 @@ from serve.api.trail import note_change
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
 from serve.policy.entry import ANONYMOUS, Change, RolloutAction, now
-from serve.policy.live import Following, Replacement
-from serve.policy.rollout import Plan
-from serve.policy.store import KEPT_VERSIONS
-from serve.rollout import moves
+from serve.policy.live import Replacement
+from serve.rollout.moves import moved
 from serve.rollout.watch import too_early
 
 PATH: Final = "/v1/models/{model}/policy/rollout"
 
 _SHOW_ERRORS: Final = {status: said for status, said in LOOK_ERRORS.items() if status != 422}
-
-# From a model and what a client asks for to the move; it may block.
-Prepare = Callable[[Classifier, Any], Following]
 
 
 def add_rollout_routes(app: FastAPI, context: AppContext) -> None:
@@ -71,36 +65,35 @@ async def start_rollout(context: AppContext, record: RequestRecord, body: Rollou
 
     Refused as a PUT of the candidate would be. The policy stays as it is for all other requests.
     """
-    return await _move(context, record, body, "rollout", _start)
+    return await _move(context, record, body, "rollout")
 
 
 async def promote_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
     """Go on to the next step now; after the last one the candidate becomes the policy."""
-    return await _move(
-        context, record, body, "promote", lambda model, _: moves.promote(_answered(model))
-    )
+    return await _move(context, record, body, "promote")
 
 
 async def pause_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
     """Keep the share as it is. A bound that is broken still ends the rollout."""
-    return await _move(context, record, body, "pause", lambda _, asked: moves.pause(asked.why))
+    return await _move(context, record, body, "pause")
 
 
 async def resume_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
     """Begin the step of a paused rollout anew."""
-    return await _move(
-        context, record, body, "resume", lambda model, _: moves.resume(_answered(model))
-    )
+    return await _move(context, record, body, "resume")
 
 
 async def abort_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
     """Go back to the policy for all requests, from the next one on."""
-    return await _move(
-        context, record, body, "abort", lambda _, asked: moves.end("aborted", asked.why)
-    )
+    return await _move(context, record, body, "abort")
 
 
-def _start(classifier: Classifier, asked: RolloutStart) -> Following:
+def _check_bounds(classifier: Classifier, asked: RolloutStart) -> None:
+    """Refuse bounds that no answer of the model could break or keep.
+
+    Raises:
+        InvalidRequest: there is one.
+    """
     layers, exits = asked.bounds.layers, classifier.traits.exits
     if layers is not None and not exits[0] < layers < exits[-1]:
         raise InvalidRequest(
@@ -113,8 +106,6 @@ def _start(classifier: Classifier, asked: RolloutStart) -> Following:
             "bounds.disagreement: answers of this model cannot be audited, because it has one exit "
             "alone, or no calibration that says when two values differ; leave this bound out"
         )
-    plan = Plan.model_validate({name: getattr(asked, name) for name in Plan.model_fields})
-    return moves.start(plan, asked.candidate)
 
 
 def _answered(classifier: Classifier) -> int:
@@ -124,46 +115,48 @@ def _answered(classifier: Classifier) -> int:
 
 
 async def _move(
-    context: AppContext,
-    record: RequestRecord,
-    body: ChangeRequest,
-    action: RolloutAction,
-    prepare: Prepare,
+    context: AppContext, record: RequestRecord, body: ChangeRequest, action: RolloutAction
 ) -> Reply:
     record.asked = body
-    return await to_its_end(record, _moved(context, record, action, prepare))
+    return await to_its_end(record, _moved(context, record, body, action))
 
 
 async def _moved(
-    context: AppContext, record: RequestRecord, action: RolloutAction, prepare: Prepare
+    context: AppContext, record: RequestRecord, body: ChangeRequest, action: RolloutAction
 ) -> Reply:
     classifier = context.catalog.find(record.params["model"])
     record.model = classifier.name
-    condition = read_precondition(record.headers, record.asked)
-    change = Change(record.client.name or ANONYMOUS, record.asked.why, action)
-
-    def roll() -> Replacement:
-        return _roll(classifier, condition, prepare(classifier, record.asked), change)
-
-    previous, new = await context.policy_threads.change(roll)
-    note_change(record, previous, new)
+    condition = read_precondition(record.headers, body)
+    change = Change(record.client.name or ANONYMOUS, body.why, action)
+    old, new, _ = await context.policy_threads.change(
+        partial(_roll, classifier, condition, body, change, action)
+    )
+    note_change(record, old, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
     shown = dict(await context.policy_threads.run(_report, classifier))
-    moved = RolloutMoved(**shown, **followers(refreshed, new.version))
-    content = moved.model_dump_json(exclude_none=True).encode()
+    shown_move = RolloutMoved(**shown, **followers(refreshed, new.version))
+    content = shown_move.model_dump_json(exclude_none=True).encode()
     return Reply(content, {"ETag": tag_of(new.version)})
 
 
 def _roll(
-    classifier: Classifier, condition: Precondition, following: Following, change: Change
+    classifier: Classifier,
+    condition: Precondition,
+    body: ChangeRequest,
+    change: Change,
+    action: RolloutAction,
 ) -> Replacement:
-    live = classifier.policy
-    return condition.apply(live, lambda based_on: live.roll(following, based_on, change))
+    """Start or move a rollout. May block."""
+    if isinstance(body, RolloutStart):
+        _check_bounds(classifier, body)
+        return condition.change(classifier.policy, body.started, change)
+    move = partial(moved, action=action, answered=_answered(classifier), why=body.why)
+    return condition.change(classifier.policy, move, change)
 
 
 def _report(classifier: Classifier) -> RolloutReport:
     """Return what is shown of the newest rollout; may block."""
-    entries = classifier.policy.history(KEPT_VERSIONS + 1)
+    entries = [kept.entry for kept in reversed(classifier.policy.history)]
     rollout = next((entry.rollout for entry in entries if entry.rollout), None)
     if rollout is None:
         return RolloutReport(model=classifier.name, state="none")

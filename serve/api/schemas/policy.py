@@ -1,5 +1,6 @@
 """The JSON of live policies."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -12,6 +13,7 @@ from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import Policy, WholePolicy
 from serve.policy.entry import MAX_WHY_CHARS, Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate
+from serve.policy.live import LivePolicy, Wanted
 from serve.policy.merge_patch import deeper_than, merge_patch
 from serve.policy.rollout import RolloutState
 from serve.validation import PRINTABLE, explain
@@ -175,7 +177,20 @@ class ChangeRequest(RequestModel):
     why: Why | None = Field(default=None, description="The reason, for the history.")
 
 
-class PolicyUpdate(ChangeRequest):
+class PolicyEdit(ChangeRequest, ABC):
+    """A request that says what the policy is to be."""
+
+    @abstractmethod
+    def wanted(self, live: LivePolicy, entry: VersionedPolicy) -> Wanted:
+        """Return what it makes of the live version.
+
+        Raises:
+            InvalidRequest: it makes no policy.
+            UnknownVersion: the version that it names is not kept.
+        """
+
+
+class PolicyUpdate(PolicyEdit):
     """A whole new policy, applied at once or not at all."""
 
     model_config = ConfigDict(
@@ -200,8 +215,11 @@ class PolicyUpdate(ChangeRequest):
 
     policy: WholePolicy
 
+    def wanted(self, live: LivePolicy, entry: VersionedPolicy) -> Wanted:
+        return Wanted(self.policy)
 
-class PolicyPatch(ChangeRequest):
+
+class PolicyPatch(PolicyEdit):
     """A change of parts of the live policy, applied at once or not at all."""
 
     model_config = ConfigDict(
@@ -223,6 +241,9 @@ class PolicyPatch(ChangeRequest):
         if deeper_than(patch, _MOST_LEVELS):
             raise ValueError(f"nested more than {_MOST_LEVELS} levels deep; no policy is")
         return patch
+
+    def wanted(self, live: LivePolicy, entry: VersionedPolicy) -> Wanted:
+        return Wanted(self.applied_to(entry.policy))
 
     def merged(self, live: Policy) -> dict[str, Any]:
         """Return the document that the patch makes of a policy; it may be none."""
@@ -256,7 +277,7 @@ def made_of(live: Policy, given: Mapping[str, Any]) -> Policy:
         raise InvalidRequest(explain(error)) from None
 
 
-class PolicyRollback(ChangeRequest):
+class PolicyRollback(PolicyEdit):
     """A version of the policy to go back to."""
 
     needs_version: ClassVar[bool] = False
@@ -270,6 +291,9 @@ class PolicyRollback(ChangeRequest):
         description="The version that must be current; 409 if another one is. Without it, and "
         "without the header `If-Match`, any may be.",
     )
+
+    def wanted(self, live: LivePolicy, entry: VersionedPolicy) -> Wanted:
+        return Wanted(live.version(self.to).entry.policy)
 
 
 class HistoryEntry(ShownEntry):

@@ -10,8 +10,10 @@ from serve.api.schemas.policy import made_of as policy_made_of
 from serve.errors import InvalidRequest
 from serve.policy.document import Policy
 from serve.policy.entry import Action, VersionedPolicy
+from serve.policy.live import Wanted
 from serve.policy.rollout import Arm, Bounds, Next, Plan, Rollout, RolloutState
 from serve.rollout.judged import ArmQuality, Judged, Verdict
+from serve.rollout.moves import started
 
 _ANY_VERSION = Field(
     default=None,
@@ -63,6 +65,16 @@ class RolloutStart(Plan, ChangeRequest):
         if len(self.model_fields_set & {"policy", "patch"}) != 1:
             raise ValueError("send a policy, or else a patch of the live one")
         return self
+
+    def started(self, entry: VersionedPolicy) -> Wanted:
+        """Return what starts on the live version.
+
+        Raises:
+            InvalidRequest: there is no candidate.
+            RolloutConflict: a rollout runs.
+        """
+        plan = Plan.model_validate({name: getattr(self, name) for name in Plan.model_fields})
+        return started(entry, plan, self.candidate(entry.policy))
 
     def candidate(self, live: Policy) -> Policy:
         """Return the candidate.

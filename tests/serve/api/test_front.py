@@ -16,7 +16,7 @@ from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
 from serve.dialects.v1.dialect import V1
 from serve.http.loading import assemble
-from serve.policy.live import MemoryStore
+from serve.policy.database import Database
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, serving
 
@@ -187,7 +187,7 @@ def test_unexpected_failure_tells_the_log_and_not_the_client(
     bundle: Bundle, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = EngineOptions(precision="fp32", num_threads=1)
-    assembly = assemble([bundle.folder], options, MemoryStore())
+    assembly = assemble([bundle.folder], options, Database())
     assembly.catalog.set_baselines({})
     context = AppContext(assembly.catalog, assembly.metrics, BrokenReplicas(), dialects=[V1])
     with serving(context) as server, caplog.at_level(logging.ERROR):

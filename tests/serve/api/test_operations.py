@@ -12,7 +12,7 @@ from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
 from serve.dialects.v1.dialect import V1
 from serve.http.loading import assemble
-from serve.policy.live import MemoryStore
+from serve.policy.database import Database
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem, serving, serving_bundles
 from tests.support.tiny import WORDS
@@ -59,7 +59,7 @@ def test_server_that_runs_is_live_and_ready(server: LiveServer) -> None:
 
 def test_server_without_its_engine_is_live_but_not_ready(bundle: Bundle) -> None:
     options = EngineOptions(precision="fp32", num_threads=1)
-    assembly = assemble([bundle.folder], options, MemoryStore())
+    assembly = assemble([bundle.folder], options, Database())
     catalog = assembly.catalog
     catalog.set_baselines({})
     replicas = OnlyReplica(catalog, assembly.metrics)

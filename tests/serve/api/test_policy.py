@@ -13,7 +13,8 @@ from serve.api.replicas import Ack, OnlyReplica, Refreshed
 from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
 from serve.http.loading import assemble
-from serve.policy.live import LivePolicy, MemoryStore, Replacement
+from serve.policy.database import Database
+from serve.policy.live import LivePolicy, Replacement
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, serving
 from tests.support.patience import until
@@ -88,7 +89,7 @@ class OneRefuses(OnlyReplica):
 
 def test_replicas_that_cannot_follow_a_policy_do_not_count_as_applying_it(bundle: Bundle) -> None:
     options = EngineOptions(precision="fp32", num_threads=1)
-    assembly = assemble([bundle.folder], options, MemoryStore())
+    assembly = assemble([bundle.folder], options, Database())
     catalog, metrics = assembly.catalog, assembly.metrics
     catalog.set_baselines({})
     with serving(AppContext(catalog, metrics, OneRefuses(catalog, metrics))) as server:
@@ -349,14 +350,14 @@ def test_change_of_a_client_that_leaves_is_logged_and_goes_to_all_replicas(
     error: str,
 ) -> None:
     asked, left = threading.Event(), threading.Event()
-    replace = LivePolicy.replace
+    replace = LivePolicy.change
 
     def slow(*arguments: Any) -> Replacement:
         asked.set()
         assert left.wait(60)
         return replace(*arguments)
 
-    monkeypatch.setattr(LivePolicy, "replace", slow)
+    monkeypatch.setattr(LivePolicy, "change", slow)
     server = start_server()
     with caplog.at_level(logging.INFO):
         with server.half_sent(put_request(leave_at(layer))):

@@ -11,9 +11,10 @@ from serve.audits.counts import AuditCounts, AuditKey, Tally
 from serve.audits.guardrail import Guardrail
 from serve.audits.promise import promise_of
 from serve.logs import TRAIL
+from serve.policy.database import Database
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.entry import Change
-from serve.policy.live import LivePolicy, MemoryStore
+from serve.policy.live import LivePolicy
 from tests.serve.support.ladders import served
 
 NEVER = {"rule": "never"}
@@ -24,14 +25,14 @@ SAFER = {"on_broken_promise": "safer"}
 class Replica:
     """A replica as far as the guardrail knows it."""
 
-    def __init__(self, store: MemoryStore, name: str) -> None:
+    def __init__(self, store: Database, name: str) -> None:
         self.policy = LivePolicy("tiny", served(), store)
         self.policy.refresh()
         self.store, self._name, self._counts = store, name, AuditCounts()
         self.guardrail = Guardrail("tiny", self.policy, served(), store)
 
     def put(self, policy: dict[str, Any]) -> None:
-        self.policy.replace(Policy.model_validate(policy), None)
+        self.policy.change(Policy.model_validate(policy), None)
 
     def audit(self, differ: int, agree: int, profile: str = "fast") -> None:
         live = self.policy.live
@@ -47,7 +48,7 @@ class Replica:
     @property
     def versions(self) -> list[tuple[int, str]]:
         """Version and author of the log, oldest first."""
-        return [(each.version, each.by) for each in reversed(self.policy.history(100))]
+        return [(each.version, each.by) for each, _ in self.policy.history]
 
 
 MakeReplicas = Callable[[int], list[Replica]]
@@ -56,7 +57,7 @@ MakeReplicas = Callable[[int], list[Replica]]
 @pytest.fixture
 def make_replicas() -> MakeReplicas:
     def make(number: int) -> list[Replica]:
-        store = MemoryStore()
+        store = Database()
         replicas = [Replica(store, str(place)) for place in range(number)]
         replicas[0].policy.set_baseline(
             Policy.model_validate({"default": NEVER, "profiles": {"fast": FAST}, "guard": SAFER}),
@@ -109,8 +110,8 @@ def test_each_rung_needs_evidence_of_its_own_until_nothing_leaves_early(replica:
 def test_rollback_starts_evidence_anew(replica: Replica) -> None:
     replica.audit(differ=40, agree=160)
     replica.guardrail.look()
-    first = replica.policy.entry(1).policy
-    replica.policy.replace(first, 2, Change("operator", None, "rollback"))
+    first = replica.policy.version(1).entry.policy
+    replica.policy.change(first, 2, Change("operator", None, "rollback"))
     for _ in range(3):
         assert replica.guardrail.look() == []
     assert replica.exit() == FAST
@@ -173,7 +174,7 @@ def test_target_that_another_profile_misses_here_is_no_obstacle(replica: Replica
         {"default": NEVER, "profiles": {"fast": FAST, "slow": slow}, "guard": SAFER}
     )
     entry = replica.policy.current.model_copy(update={"version": 2, "policy": policy})
-    assert replica.store.append("tiny", entry.after(replica.policy.current))
+    assert replica.store.append("tiny", entry.following(replica.policy.current, None))
     replica.policy.refresh()
     replica.audit(differ=40, agree=160)
     assert len(replica.guardrail.look()) == 1

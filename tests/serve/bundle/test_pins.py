@@ -13,7 +13,7 @@ from serve.classifier.options import EngineOptions
 from serve.errors import InvalidBundle
 from serve.http import model_loader
 from serve.http.loading import assemble
-from serve.policy.live import MemoryStore
+from serve.policy.database import Database
 from tests.serve.support.bundles import rewrite_manifest
 
 OPTIONS = EngineOptions(precision="fp32", num_threads=1)
@@ -37,7 +37,7 @@ def test_replica_that_finds_another_bundle_than_the_pinned_one_does_not_start(
     found = sha256_of(folder / MANIFEST)
     said = f"^{folder}: holds another bundle .* is {found}, pinned is {pins[folder.name]}; put"
     with pytest.raises(InvalidBundle, match=said):
-        assemble([folder], OPTIONS, MemoryStore(), pins=pins)
+        assemble([folder], OPTIONS, Database(), pins=pins)
 
 
 def test_pins_are_of_all_bundles_and_of_no_other(bundle_copy: CopyBundle) -> None:
@@ -64,4 +64,4 @@ def test_bundle_that_is_replaced_while_it_is_loaded_is_not_served(
     classifier = model_loader.Classifier
     monkeypatch.setattr(model_loader, "Classifier", load)
     with pytest.raises(InvalidBundle, match="was replaced while it was loaded"):
-        assemble([folder], OPTIONS, MemoryStore())
+        assemble([folder], OPTIONS, Database())

@@ -20,8 +20,8 @@ from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
 from serve.dialects.v1.results import LabelOutput, RegressionOutput, TokenOutput
 from serve.policy.audit import Audit
+from serve.policy.database import Database
 from serve.policy.document import ExitChoice, Policy
-from serve.policy.store import MemoryStore
 from serve.policy.windows import Windows
 from serve.rules import LayerRule, NeverRule
 from serve.rules.replay import Recording
@@ -49,7 +49,7 @@ def write_bundle(folder: Path, task: Task, **kind: Any) -> Bundle:
 class Audited:
     """A model, and what its audits make of requests."""
 
-    def __init__(self, classifier: Classifier, store: MemoryStore) -> None:
+    def __init__(self, classifier: Classifier, store: Database) -> None:
         self.classifier, self.store = classifier, store
 
     def ask(self, texts: Sequence[str], rule: Any = FIRST, **fields: Any) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class Audited:
 @contextmanager
 def auditing(bundle: Bundle, **policy: Any) -> Iterator[Audited]:
     """Serve a model of whose answers all are audited, without a bound on the lane."""
-    store = MemoryStore()
+    store = Database()
     with ThreadPoolExecutor(1) as pool:
         classifier = Classifier(bundle, EngineOptions(num_threads=1), store, Mock(), pool)
         whole = {"audit": {"share": 1}, "default": NEVER, **policy}
@@ -287,7 +287,7 @@ def test_a_profile_that_changes_or_comes_back_is_counted_anew_and_others_are_not
     with auditing(certified, default="sure", profiles={"sure": sure, "b": sure}) as audited:
         for here in (sure, never, sure):
             policy = {"default": "sure", "profiles": {"sure": here, "b": sure}, "audit": audit}
-            audited.classifier.policy.replace(Policy.model_validate(policy), None)
+            audited.classifier.policy.change(Policy.model_validate(policy), None)
             audited.ask(["w1"], "sure")
             audited.ask(["w1"], "b")
         keys = keys_of(audited, 6)

@@ -36,7 +36,7 @@ def test_refused_policies_change_nothing(
     catalog: Catalog, configured: dict[str, int], message: str
 ) -> None:
     catalog.set_baselines({"one": leave_at(1)})
-    catalog.find("two").policy.replace(leave_at(2), based_on=None)
+    catalog.find("two").policy.change(leave_at(2), based_on=None)
     before = [classifier.policy.current for classifier in catalog]
     with pytest.raises(InvalidRule, match=message):
         catalog.set_baselines({name: leave_at(layer) for name, layer in configured.items()})

@@ -13,7 +13,7 @@ from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
 from serve.engine.cost_model import CostModel, SegmentCost
-from serve.policy.live import MemoryStore
+from serve.policy.database import Database
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.placement import Device, Placement
 from serve.tokenization.tokenizer import Text
@@ -30,7 +30,7 @@ def start(
     patch.setattr(module, "place", lambda *_: placement)
     patch.setattr(module, "build_runner", lambda *_: chain)
     patch.setattr(module, "measure", lambda *_: LAUNCHES_ARE_DEAR)
-    classifier = Classifier(bundle, options, MemoryStore(), observer, ThreadPoolExecutor(1))
+    classifier = Classifier(bundle, options, Database(), observer, ThreadPoolExecutor(1))
     classifier.policy.set_baseline(bundle.manifest.policy, "bundle")
     classifier.start()
     return classifier, observer

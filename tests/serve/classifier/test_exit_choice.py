@@ -17,7 +17,7 @@ from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape
 from serve.errors import InvalidBundle, InvalidRequest
 from serve.http.loading import assemble
-from serve.policy.live import MemoryStore
+from serve.policy.database import Database
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.placement import Placement, build_runner
 from tests.serve.support.bundles import rewrite_manifest
@@ -165,7 +165,7 @@ def test_a_damaged_recording_is_refused(
 
 def test_active_exits_of_an_unknown_model_are_refused(bundle: Bundle) -> None:
     with pytest.raises(InvalidRequest, match="of 'tony': no such model; there is tiny"):
-        assemble([bundle.folder], EngineOptions(), MemoryStore(), {"tony": [4]})
+        assemble([bundle.folder], EngineOptions(), Database(), {"tony": [4]})
 
 
 def test_what_an_exit_costs_is_measured_on_one_engine(

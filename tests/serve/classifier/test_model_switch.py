@@ -12,14 +12,15 @@ from serve.api.record import RequestHeaders, RequestRecord
 from serve.api.replicas import Ack, OnlyReplica, Prepared, Refreshed
 from serve.bundle.repository import Repository
 from serve.classifier.catalog import Catalog
+from serve.classifier.classifier import Classifier
 from serve.classifier.model_switch import ModelSwitch
 from serve.config import ServerConfig
 from serve.errors import LoadFailed, OfframpError, Unavailable
 from serve.http.loading import assemble_served
 from serve.metrics.metrics import Metrics
+from serve.policy.database import Database
 from serve.policy.document import Policy
 from serve.policy.model_set import ModelSet, ServedBundle
-from serve.policy.store import MemoryStore
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 
@@ -37,7 +38,7 @@ class Two:
             precision="fp32",
             num_threads=1,
         )
-        self.store = MemoryStore()
+        self.store = Database()
         self.switches = [self.replica(), self.replica()]
         self.away: set[ModelSwitch] = set()
         repository = Repository(self.config.bundles, folder)
@@ -123,12 +124,15 @@ def test_what_one_replica_cannot_serve_none_serves(folder: Path) -> None:
 def test_set_that_no_replica_serves_is_taken_back(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(store: MemoryStore, model: str, bundle: str) -> None:
-        if model == "second":
-            raise Unavailable("File name too long")
+    set_baseline = Catalog.set_baseline
+
+    def fail(catalog: Catalog, classifier: Classifier) -> None:
+        if classifier.name == "second":
+            raise Unavailable("the disk is full")
+        set_baseline(catalog, classifier)
 
     async def act(two: Two) -> None:
-        with pytest.raises(LoadFailed, match=r"all stays as it was: no replica.*name too long"):
+        with pytest.raises(LoadFailed, match=r"all stays as it was: no replica.*disk is full"):
             await two.changes.load("second", None, ASKER)
         stored = two.store.model_set()
         assert stored
@@ -137,29 +141,31 @@ def test_set_that_no_replica_serves_is_taken_back(
         changed = await two.changes.load("third", "second", ASKER)
         assert not [ack for ack in changed.refreshed.acks if ack.problem]
 
-    monkeypatch.setattr(MemoryStore, "own", fail)
+    monkeypatch.setattr(Catalog, "set_baseline", fail)
     served = {"first": "first", "third": "second", "default": "first"}
     assert run(folder, act).served == [served] * 2
 
 
-def test_change_of_the_policy_of_a_model_that_is_being_replaced_is_followed(folder: Path) -> None:
+def test_change_of_the_policy_of_a_model_that_is_being_replaced_is_followed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rewrite_manifest(folder / "second", lambda m: m.update(labels=["a", "b", "c"]))
 
     async def act(two: Two) -> None:
         switch = two.switches[1]
         old = switch.catalog.find("first").policy
-        begin = switch._begin_policy
+        set_baseline = switch.catalog.set_baseline
 
         def changed_meanwhile(classifier: Any) -> None:
-            begin(classifier)
-            old.replace(LEAVE_LATE, None)
+            set_baseline(classifier)
+            old.change(LEAVE_LATE, None)
 
-        switch._begin_policy = changed_meanwhile  # type: ignore[method-assign]
+        monkeypatch.setattr(switch.catalog, "set_baseline", changed_meanwhile)
         await two.changes.load("first", "second", ASKER)
         new = switch.catalog.find("first").policy
         assert new is not old
         assert new.current.version == old.current.version
-        made = old.replace(LEAVE_LATE, None).new
+        made = old.change(LEAVE_LATE, None).new
         only = OnlyReplica(switch.catalog, Metrics())
         [ack] = (await only.refresh_policy("first")).acks
         assert (ack.version, new.current.version) == (made.version, made.version)

@@ -17,7 +17,7 @@ from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
 from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from serve.http.loading import assemble
-from serve.policy.live import MemoryStore
+from serve.policy.database import Database
 from serve.tokenization.inputs import PIECE_CHARS, Ids, Input
 from serve.tokenization.tokenizer import Text, Tokens
 
@@ -57,7 +57,7 @@ class Gate:
 def classifier(bundle: Bundle) -> Iterator[Classifier]:
     options = EngineOptions(precision="fp32", num_threads=1, max_queue_tokens=10_000)
     with ThreadPoolExecutor(THREADS) as pool:
-        classifier = Classifier(bundle, options, MemoryStore(), Mock(), pool)
+        classifier = Classifier(bundle, options, Database(), Mock(), pool)
         classifier.policy.set_baseline(bundle.manifest.policy, "bundle")
         classifier.start()
         yield classifier
@@ -124,7 +124,7 @@ def test_as_many_threads_tokenize_as_the_options_say(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = EngineOptions(precision="fp32", num_threads=1, tokenizer_threads=3)
-    catalog = assemble([bundle.folder], options, MemoryStore()).catalog
+    catalog = assemble([bundle.folder], options, Database()).catalog
     catalog.set_baselines({})
     classifier = catalog.pick(None)
     gate = Gate(classifier.inputs.read)
@@ -211,11 +211,11 @@ _COUNT_THREADS = """
 import os, sys
 from serve.classifier.options import EngineOptions
 from serve.http.loading import assemble
-from serve.policy.live import MemoryStore
+from serve.policy.database import Database
 from serve.tokenization.tokenizer import Text
 
 options = EngineOptions(precision="fp32", num_threads=1)
-[classifier] = assemble([sys.argv[1]], options, MemoryStore()).catalog
+[classifier] = assemble([sys.argv[1]], options, Database()).catalog
 before = len(os.listdir("/proc/self/task"))
 classifier.inputs.read([Text("w1 w2")] * 200, truncate=False)
 print(len(os.listdir("/proc/self/task")) - before)

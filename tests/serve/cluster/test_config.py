@@ -14,7 +14,8 @@ from serve.config import ServerConfig
 from serve.errors import Unavailable
 from serve.http.listener import take_shared_port
 from serve.policy.document import Policy
-from serve.policy.live import LivePolicy, VersionedPolicy
+from serve.policy.entry import VersionedPolicy
+from serve.policy.live import LivePolicy
 from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS
 from tests.serve.support.declarative import (
     DeployFailed,
@@ -242,26 +243,23 @@ def entry(version: int, layer: int = 1) -> VersionedPolicy:
     return VersionedPolicy(version=version, policy=policy, source="api", baseline="")
 
 
-def test_store_takes_each_version_once_and_gives_the_newest(store: RayStore) -> None:
-    assert (store.latest("m"), store.newest_version("m")) == (None, 0)
+def test_store_takes_each_version_once_and_gives_the_later_ones(store: RayStore) -> None:
+    assert store.policies("m") == (0, [])
     assert all(store.append("m", entry(version)) for version in range(1, 13))
     assert not store.append("m", entry(12, layer=2))
-    assert store.latest("m") == entry(12)
-    assert store.newest_version("m") == 12
-    assert store.history("m", 2) == [entry(12), entry(11)]
-    assert (store.entry("m", 3), store.entry("m", 13)) == (entry(3), None)
-    assert RayStore("other-app").latest("m") is None
-    assert store.latest("m2") is None
-    assert (store.history("m2", 9), store.counts("m2")) == ([], {})
+    assert store.policies("m", after=10) == (12, [entry(11), entry(12)])
+    assert store.policies("m", after=12) == (12, [])
+    for other in (RayStore("other-app"), store):
+        assert (other.policies("m2"), other.counts("m2")) == ((0, []), {})
+    assert RayStore("other-app").policies("m") == (0, [])
 
 
 def test_store_drops_old_versions_and_keeps_the_newest_baseline(store: RayStore) -> None:
     for version in range(1, KEPT_VERSIONS + 5):
         baseline = {"action": "baseline"} if version in (1, 3) else {}
         store.append("old", entry(version).model_copy(update=baseline))
-    kept = [each.version for each in store.history("old", 999)]
-    assert kept == [*range(KEPT_VERSIONS + 4, 4, -1), 3]
-    assert store.newest_version("old") == KEPT_VERSIONS + 4
+    kept = [each.version for each in store.policies("old").entries]
+    assert kept == [3, *range(5, KEPT_VERSIONS + 5)]
 
 
 def test_store_has_the_counts_of_each_replica_and_drops_the_oldest(store: RayStore) -> None:
@@ -283,8 +281,7 @@ def test_store_takes_nothing_later_that_it_did_not_take_in_time(store: RayStore)
         until(lambda: head.status() == psutil.STATUS_STOPPED)
         calls = (
             lambda: store.append("late", entry(2)),
-            lambda: store.latest("late"),
-            lambda: store.newest_version("late"),
+            lambda: store.policies("late"),
             lambda: store._ask("put", b"policy/store-test/late/9", b"{}", False, b"offramp"),
         )
         for call in calls:
@@ -293,17 +290,17 @@ def test_store_takes_nothing_later_that_it_did_not_take_in_time(store: RayStore)
     finally:
         head.resume()
     until(lambda: store.append("after", entry(1)))
-    assert store.newest_version("late") == 1
+    assert store.policies("late").newest == 1
 
 
 def test_entry_of_another_release_is_ignored(store: RayStore, bundle: Bundle) -> None:
     key = f"{store._prefix('tiny')}{7:010d}".encode()
     internal_kv._internal_kv_put(key, b'{"from": "the future"}', namespace=NAMESPACE)
-    assert store.latest("tiny") is None
+    assert store.policies("tiny") == (7, [])
     live = LivePolicy("tiny", served(), store)
     live.set_baseline(bundle.manifest.policy, "bundle")
     assert live.current.version == 8
-    assert live.replace(Policy(), based_on=8).new.version == 9
+    assert live.change(Policy(), based_on=8).new.version == 9
 
 
 def test_refusals_have_our_shape(server: LiveServer, deploy: Deploy) -> None:

@@ -9,10 +9,18 @@ import pytest
 from serve.api.replicas import Ack
 from serve.bundle.loader import Bundle
 from serve.errors import InvalidRule, TargetOutOfReach, VersionConflict
+from serve.policy.database import Database
 from serve.policy.document import DEFAULT, Policy
-from serve.policy.live import LivePolicy, MemoryStore, PolicyStore, VersionedPolicy
+from serve.policy.entry import VersionedPolicy
+from serve.policy.live import LivePolicy
+from serve.policy.store import Log
 from tests.serve.support.ladders import served
 from tests.support.tiny import POLICY
+
+
+def stored(store: Database) -> VersionedPolicy:
+    return store.policies("tiny").entries[-1]
+
 
 MakeLive = Callable[..., LivePolicy]
 
@@ -26,7 +34,7 @@ def make_live(bundle: Bundle) -> MakeLive:
     """Make replicas' live policies over the same store."""
 
     def make(
-        store: PolicyStore, baseline: Policy | None = None, ms_per_layer: float = 1.0
+        store: Database, baseline: Policy | None = None, ms_per_layer: float = 1.0
     ) -> LivePolicy:
         live = LivePolicy("tiny", served(ms_per_layer), store)
         source = "config" if baseline else "bundle"
@@ -36,44 +44,11 @@ def make_live(bundle: Bundle) -> MakeLive:
     return make
 
 
-def test_store_keeps_the_newest_and_refuses_a_version_twice() -> None:
-    store = MemoryStore()
-    entries = [
-        VersionedPolicy(version=version, policy=leave_at(version), source="api", baseline="")
-        for version in (1, 2, 3)
-    ]
-    assert store.latest("m") is None
-    assert store.append("m", entries[0])
-    assert store.append("m", entries[1])
-    assert not store.append("m", entries[1])
-    assert not store.append("m", entries[0])
-    assert store.latest("m") == entries[1]
-    assert store.latest("other") is None
-
-
-def test_of_many_threads_one_appends_a_version() -> None:
-    store, start = MemoryStore(), Barrier(8)
-
-    def append(layer: int) -> list[bool]:
-        start.wait()
-        return [
-            store.append(
-                "m",
-                VersionedPolicy(version=v, policy=leave_at(layer), source="api", baseline=""),
-            )
-            for v in range(1, 300)
-        ]
-
-    with ThreadPoolExecutor(8) as pool:
-        wins = list(pool.map(append, range(1, 9)))
-    assert all(sum(version) <= 1 for version in zip(*wins, strict=True))
-
-
 def test_what_keeps_a_replica_from_the_newest_policy_is_told(make_live: MakeLive) -> None:
-    store = MemoryStore()
+    store = Database()
     live, slow = make_live(store), make_live(store, ms_per_layer=1e6)
     target = {"default": {"target": {"max_ms": 1000}}}
-    live.replace(Policy.model_validate(target), None)
+    live.change(Policy.model_validate(target), None)
     assert Ack.of("a", live) == ("a", 2, "")
     _, version, problem = Ack.of("slow", slow)
     assert version == 2
@@ -87,7 +62,7 @@ def test_what_keeps_a_replica_from_the_newest_policy_is_told(make_live: MakeLive
 
 
 def test_policy_is_ready_with_its_baseline() -> None:
-    live = LivePolicy("tiny", served(), MemoryStore())
+    live = LivePolicy("tiny", served(), Database())
     assert not live.ready
     live.set_baseline(POLICY, "bundle")
     assert live.ready
@@ -95,7 +70,7 @@ def test_policy_is_ready_with_its_baseline() -> None:
 
 
 def test_replicas_that_start_together_agree(make_live: MakeLive) -> None:
-    store, start = MemoryStore(), Barrier(8)
+    store, start = Database(), Barrier(8)
 
     def make(_: int) -> VersionedPolicy:
         start.wait()
@@ -104,21 +79,21 @@ def test_replicas_that_start_together_agree(make_live: MakeLive) -> None:
     with ThreadPoolExecutor(8) as pool:
         entries = set(entry.model_dump_json() for entry in pool.map(make, range(8)))
     assert len(entries) == 1
-    assert store.latest("tiny").version == 1
+    assert stored(store).version == 1
 
 
 def test_replacement_reaches_the_other_replica_with_a_refresh(make_live: MakeLive) -> None:
-    store = MemoryStore()
+    store = Database()
     one, other = make_live(store), make_live(store)
-    old, new = one.replace(leave_at(2), based_on=1)
+    old, new, _ = one.change(leave_at(2), based_on=1)
     assert (new.version, new.source, one.current) == (2, "api", new)
     assert other.current == old
     with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
-        other.replace(leave_at(3), based_on=1)
-    assert store.latest("tiny") == other.current == other.refresh() == new
+        other.change(leave_at(3), based_on=1)
+    assert stored(store) == other.current == other.refresh() == new
 
 
-class RacingStore(MemoryStore):
+class RacingStore(Database):
     """A store to which another replica appends just before, or just after, our own append."""
 
     before: Callable[[], object] | None = None
@@ -137,9 +112,9 @@ class RacingStore(MemoryStore):
 def test_replacement_that_loses_the_race_is_a_conflict(make_live: MakeLive) -> None:
     store = RacingStore()
     live, rival = make_live(store), make_live(store)
-    store.before = lambda: rival.replace(leave_at(4), based_on=1)
+    store.before = lambda: rival.change(leave_at(4), based_on=1)
     with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
-        live.replace(leave_at(2), based_on=1)
+        live.change(leave_at(2), based_on=1)
     assert (live.current.version, live.current.policy) == (2, leave_at(4))
 
 
@@ -150,21 +125,21 @@ def test_replacement_of_any_version_is_tried_again_when_it_loses_the_race(
     live, rival = make_live(store), make_live(store)
 
     def first() -> None:
-        rival.replace(leave_at(4), based_on=None)
+        rival.change(leave_at(4), based_on=None)
         store.before = first if next(races) != 9 else None
 
     store.before = first
-    old, new = live.replace(leave_at(2), based_on=None)
+    old, new, _ = live.change(leave_at(2), based_on=None)
     assert (old.policy, old.version, new.version) == (leave_at(4), 10, 11)
-    assert live.current == store.latest("tiny") == new
+    assert live.current == stored(store) == new
     store.before = first
     with pytest.raises(VersionConflict, match="came first each time; try again"):
-        live.replace(leave_at(3), based_on=None)
+        live.change(leave_at(3), based_on=None)
 
 
 def test_baseline_that_loses_the_race_takes_what_has_won(make_live: MakeLive) -> None:
     store = RacingStore()
-    store.before = lambda: make_live(store, leave_at(3)).replace(leave_at(4), based_on=1)
+    store.before = lambda: make_live(store, leave_at(3)).change(leave_at(4), based_on=1)
     live = make_live(store, leave_at(3))
     # The rival's policy builds on the same baseline.
     assert (live.current.version, live.current.policy) == (2, leave_at(4))
@@ -175,8 +150,8 @@ def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
 ) -> None:
     store = RacingStore()
     live = make_live(store)
-    store.after = lambda: live.replace(leave_at(3), based_on=2)
-    assert live.replace(leave_at(2), based_on=None).new.version == 2
+    store.after = lambda: live.change(leave_at(3), based_on=2)
+    assert live.change(leave_at(2), based_on=None).new.version == 2
     assert (live.current.version, live.current.policy) == (3, leave_at(3))
 
 
@@ -186,9 +161,9 @@ def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
 def test_only_a_new_baseline_replaces_the_override_of_the_old(
     make_live: MakeLive, later: int, layer: int, version: int, source: str
 ) -> None:
-    store = MemoryStore()
+    store = Database()
     running = make_live(store, leave_at(1))
-    running.replace(leave_at(2), based_on=None)
+    running.change(leave_at(2), based_on=None)
     starting = make_live(store, leave_at(later))
     running.set_baseline(leave_at(later), "config")
     for live in (running, starting):
@@ -197,14 +172,14 @@ def test_only_a_new_baseline_replaces_the_override_of_the_old(
 
 
 def test_policy_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
-    store = MemoryStore()
+    store = Database()
     live = make_live(store)
     before = live.current
     with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
         live.set_baseline(leave_at(9), "config")
     with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
-        live.replace(leave_at(9), based_on=None)
-    assert live.current == store.latest("tiny") == before
+        live.change(leave_at(9), based_on=None)
+    assert live.current == stored(store) == before
 
 
 def within_ms(bound: float) -> Policy:
@@ -212,22 +187,22 @@ def within_ms(bound: float) -> Policy:
 
 
 def test_target_that_cannot_be_had_changes_nothing(make_live: MakeLive) -> None:
-    store = MemoryStore()
+    store = Database()
     live = make_live(store)
     before = live.current
     with pytest.raises(TargetOutOfReach, match=r"default\.target: nothing here has max_ms 0\.5;"):
-        live.replace(within_ms(0.5), based_on=None)
+        live.change(within_ms(0.5), based_on=None)
     with pytest.raises(TargetOutOfReach, match=r"default\.target: nothing here has max_ms 0\.5;"):
         live.set_baseline(within_ms(0.5), "config")
-    assert live.current == store.latest("tiny") == before
+    assert live.current == stored(store) == before
 
 
 def test_target_of_a_stored_policy_is_kept_as_well_as_a_slower_replica_can(
     make_live: MakeLive, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = MemoryStore()
+    store = Database()
     fast, slow = make_live(store), make_live(store, ms_per_layer=3.0)
-    fast.replace(within_ms(2.0), based_on=1)
+    fast.change(within_ms(2.0), based_on=1)
     assert slow.refresh() == fast.current
     taken = [live.live.applied.named[DEFAULT].resolution for live in (fast, slow)]
     assert [found.rung.expected_ms for found in taken] == pytest.approx([2.0, 4.05])
@@ -240,7 +215,7 @@ def test_target_of_a_stored_policy_is_kept_as_well_as_a_slower_replica_can(
 def test_stored_policy_the_model_cannot_follow_any_more_is_ignored_and_can_be_replaced(
     make_live: MakeLive, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = MemoryStore()
+    store = Database()
     live = make_live(store)
     for version in (7, 9):
         alien = live.current.model_copy(update={"version": version, "policy": leave_at(9)})
@@ -251,28 +226,29 @@ def test_stored_policy_the_model_cannot_follow_any_more_is_ignored_and_can_be_re
         live.refresh()
         assert live.current.version == version + 1
     assert store.append("tiny", alien.model_copy(update={"version": 11}))
-    assert live.replace(leave_at(2), based_on=10).new.version == 12
+    assert live.change(leave_at(2), based_on=10).new.version == 12
 
 
-def test_refresh_never_goes_back(make_live: MakeLive) -> None:
-    live = make_live(MemoryStore())
-    ahead = live.replace(leave_at(2), based_on=None).new
-    live._store = MemoryStore()
-    assert live._store.append("tiny", ahead.model_copy(update={"version": 1}))
+def test_refresh_never_goes_back(make_live: MakeLive, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Database()
+    live = make_live(store)
+    ahead = live.change(leave_at(2), based_on=None).new
+    before = ahead.model_copy(update={"version": 1})
+    monkeypatch.setattr(store, "policies", lambda *_: Log(1, [before]))  # what it had is lost
     assert live.refresh() == ahead
 
 
 def test_of_replicas_that_change_at_once_versions_have_no_gap_and_one_winner_each(
     make_live: MakeLive,
 ) -> None:
-    store = MemoryStore()
+    store = Database()
     replicas = [make_live(store) for _ in range(4)]
 
     def change(live: LivePolicy) -> list[int]:
         won = []
         for layer in itertools.islice(itertools.cycle(range(1, 5)), 100):
             try:
-                won.append(live.replace(leave_at(layer), based_on=None).new.version)
+                won.append(live.change(leave_at(layer), based_on=None).new.version)
             except VersionConflict:
                 live.refresh()
         return won
@@ -284,12 +260,12 @@ def test_of_replicas_that_change_at_once_versions_have_no_gap_and_one_winner_eac
 
 
 def test_entries_say_since_when_each_profile_asks_for_the_same(make_live: MakeLive) -> None:
-    live = make_live(MemoryStore())
+    live = make_live(Database())
     fast, slow = {"rule": "layer", "layer": 1}, {"rule": "layer", "layer": 3}
 
     def put(**profiles: Any) -> dict[str, int]:
         policy = {"default": "quick", "profiles": profiles}
-        return live.replace(Policy.model_validate(policy), None).new.since
+        return live.change(Policy.model_validate(policy), None).new.since
 
     assert put(quick=fast) == {"default": 2, "quick": 2}
     assert put(quick=fast, slow=slow) == {"default": 2, "quick": 2, "slow": 3}
