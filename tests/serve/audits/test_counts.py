@@ -10,7 +10,7 @@ from serve.audits.counts import (
     counts_of_all,
 )
 from serve.audits.promise import Bound, Promise
-from serve.policy.store import MemoryStore
+from serve.policy.database import Database
 
 
 def promise(since: int = 1) -> Promise:
@@ -43,7 +43,7 @@ def total(*tallies: Tally) -> Tally:
 
 
 def test_counts_of_all_replicas_add_up_those_that_cannot_be_read_left_out() -> None:
-    store = MemoryStore()
+    store = Database()
     one, other = counted(DIFFERS, AGREES, skipped=2), counted(AGREES, layer=6, skipped=3)
     stored = [{BALANCED: one}, {BALANCED: other + OLD, AGAIN: one}, {AuditKey("balanced"): other}]
     for replica, counts in enumerate(stored):
