@@ -17,7 +17,7 @@ from serve.dry_run.totals import Totals, interval
 from serve.policy.applied import AppliedPolicy
 from serve.policy.difference import changes
 from serve.policy.document import Policy
-from serve.policy.live import VersionedPolicy
+from serve.policy.entry import VersionedPolicy
 
 Interval = tuple[float, float]
 

@@ -79,9 +79,9 @@ class Audited:
         """Audit nothing meanwhile."""
         policy = self.classifier.policy
         live = policy.current.policy
-        policy.replace(live.model_copy(update={"audit": Audit(share=0)}), None)
+        policy.change(live.model_copy(update={"audit": Audit(share=0)}), None)
         yield
-        policy.replace(live, None)
+        policy.change(live, None)
 
     async def _classify(self, request: ModelRequest) -> Any:
         classified = await self.classifier.classify(request)
