@@ -15,7 +15,7 @@ from serve.bundle.recording import RECORDING
 from serve.classifier.options import EngineOptions
 from serve.errors import InvalidBundle
 from serve.http.loading import assemble
-from serve.policy.live import MemoryStore
+from serve.policy.database import Database
 from tests.serve.support.bundles import Document, rewrite_manifest
 from tests.serve.support.ladders import certify
 from tests.serve.support.server_process import run_offramp
@@ -30,7 +30,7 @@ WEIGHTS = "segments/int8/weights.bin"
 
 def refusal(*folders: Path) -> str:
     with pytest.raises(InvalidBundle) as caught:
-        assemble(folders, EngineOptions(precision="fp32", num_threads=1), MemoryStore())
+        assemble(folders, EngineOptions(precision="fp32", num_threads=1), Database())
     message = str(caught.value)
     assert "\n" not in message
     return message
