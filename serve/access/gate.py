@@ -1,6 +1,5 @@
 """Decides for each request who sends it and whether it may pass."""
 
-import hmac
 import logging
 import math
 import time
@@ -15,7 +14,7 @@ from typing import Final, Literal
 from serve.access.keys import InvalidKeys, Key, Scope, Unit, hash_of, read_keys
 from serve.access.usage import BODY_BYTES, REFUSED_TOKEN_BYTES, Usage
 from serve.engine.row import Priority
-from serve.errors import Forbidden, RateLimited, Unauthorized
+from serve.errors import Forbidden, RateLimited, TextTooLong, Unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +27,9 @@ _RELOAD_EVERY_S = 1.0
 MAX_KEY_CHARS = 512
 
 _NOT_COUNTED: Final = nullcontext()
-# A body that gets one of these was read for nothing, and the client could have known. It may be too
-# slow (408), leave (499) or set a deadline that cannot be met (504), as long as its rows have not
-# been queued.
+# The server has read the body of a request with one of these statuses for nothing, and the client
+# could have known. A client that is too slow (408), leaves (499) or sets a deadline that cannot be
+# met (504) is counted as long as no rows have been queued.
 REFUSALS: Final = frozenset({400, 403, 404, 408, 409, 412, 413, 415, 422, 428, 499, 504})
 
 HOW = "send the header `Authorization: Bearer KEY` or `X-API-Key: KEY`"
@@ -46,7 +45,7 @@ class Client:
             to itself.
         key: None where none is needed.
         usage: counts what the client takes; None where nothing is counted.
-        address: where the request comes from, for logs.
+        address: of the client, for logs.
     """
 
     identity: str
@@ -88,7 +87,7 @@ class Client:
         """Count a request until its client has taken the answer, as `Usage.in_flight`."""
         if self.key is None or self.usage is None or self.key.limits.in_flight is None:
             return _NOT_COUNTED
-        return self.usage.in_flight(self.key)
+        return self.usage.in_flight(self.key, self.key.limits.in_flight)
 
     def check_body(self, num_bytes: int) -> None:
         """Count a body of the size that was declared, 0 for none, before it is read.
@@ -121,9 +120,13 @@ class Client:
         Raises:
             TextTooLong: a text is longer than the key may send.
         """
-        if self.key is not None and self.usage is not None:
-            self.usage.check_length(self.key, max_chars)
-            self._take("texts", num_rows)
+        most = self.key.limits.max_text_chars if self.key else None
+        if most and max_chars > most:
+            raise TextTooLong(
+                f"inputs: a text has {max_chars} characters; the key {self.name} may send texts of "
+                f"{most}"
+            )
+        self.take_rows(num_rows)
 
     def take_rows(self, num_rows: int) -> None:
         """Count the rows of a request, as `Usage.take`."""
@@ -193,9 +196,7 @@ class Gate:
         self._reload(self._path)
         given = hash_of(secret[:MAX_KEY_CHARS])
         key = self._keys.get(given)
-        # The look-up compares hashes, whose timing tells nothing of a key; this one tells nothing
-        # at all.
-        if key is None or not hmac.compare_digest(key.sha256, given):
+        if key is None:  # the look-up compares hashes, whose timing tells nothing of a key
             raise Unauthorized(f"the key is unknown or revoked; {HOW}")
         if key.expires is not None and key.expired:
             raise Unauthorized(
@@ -236,7 +237,7 @@ class Gate:
             self._changed, self._problem = changed, ""
             log.info("the keys of %s were read again: %d", path, len(self._keys))
         except (InvalidKeys, OSError) as error:
-            # Tried again, since a file that cannot be opened now may be opened later unchanged.
+            # The file is tried again: what cannot be opened now may be opened later unchanged.
             if str(error) != self._problem:
                 log.error("the keys stay as they were: %s", error)
             self._problem = str(error)

@@ -9,8 +9,6 @@ from serve.errors import InvalidRequest
 
 Address = IPv4Address | IPv6Address
 
-# A list with more hops than this was not made by proxies.
-MAX_HOPS: Final = 16
 # The longest address with brackets and port, and some space.
 _MAX_CHARS: Final = 80
 
@@ -49,7 +47,7 @@ class TrustedProxies:
         address = _address(peer)
         if address is None:
             return peer
-        for hop in reversed(forwarded.rsplit(",", MAX_HOPS)[-MAX_HOPS:]):
+        for hop in reversed(forwarded.split(",")):
             if not self._trusted(address):
                 break
             named = _address(hop[: _MAX_CHARS + 1])

@@ -7,15 +7,16 @@ Rates are token buckets. (The library `limits` starts a thread for every few req
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from serve.access.bucket import BURST_S, Bucket
 from serve.access.keys import Key, Unit
-from serve.errors import RateLimited, TextTooLong
+from serve.errors import RateLimited
 
+# A client that has taken nothing for this long may take what the rate brings in it at once.
+BURST_S: Final = 1.0
 # A request takes a text, or a token, for as many bytes of its body at least, refused or not. Texts
 # that are answered have fewer bytes for each.
 BODY_BYTES: Final[dict[Unit, int]] = {"texts": 8192, "tokens": 64}
@@ -28,27 +29,52 @@ REFUSED_TOKEN_BYTES: Final = 16
 _MAX_REFUSED_CLIENTS: Final = 4096
 
 
+class Bucket:
+    """What one client may still take of one thing. It begins full.
+
+    A request passes while anything is left, even if it takes more than that. So a request that is
+    larger than the bucket passes, and the next ones wait until the debt is paid.
+    """
+
+    __slots__ = ("_at_s", "_left")
+
+    def __init__(self) -> None:
+        self._left, self._at_s = math.inf, 0.0
+
+    def left(self, per_s: float, burst: float) -> float:
+        """Return what is left, with a rate and what the bucket holds; 0 or less: wait."""
+        now_s = time.monotonic()
+        self._left = min(burst, self._left + (now_s - self._at_s) * per_s)
+        self._at_s = now_s
+        return self._left
+
+    def take(self, amount: float) -> None:
+        """Take something, after a look at what is left."""
+        self._left -= amount
+
+
 class Usage:
     """Counts what clients take in this process."""
 
     def __init__(self, num_replicas: Callable[[], int] = lambda: 1) -> None:
         self._num_replicas = num_replicas
         self._in_flight: Counter[str] = Counter()
-        self._buckets: dict[tuple[Unit, str], Bucket] = {}  # by what is taken and the key's name
+        # By what is taken and the key's name.
+        self._buckets: dict[tuple[Unit, str], Bucket] = defaultdict(Bucket)
         self._refused: dict[str, Bucket] = {}  # bytes, by the client's identity
 
     @contextmanager
-    def in_flight(self, key: Key) -> Iterator[None]:
+    def in_flight(self, key: Key, most: int) -> Iterator[None]:
         """Count a request, of whatever kind, until its client has taken the answer.
 
         Raises:
-            RateLimited: the key has too many requests in flight.
+            RateLimited: the key has as many requests in flight as the whole server allows.
         """
-        allowed = self._share(key.limits.in_flight or math.inf)
-        if self._in_flight[key.name] >= allowed:
+        allowed, number = math.ceil(most / self._num_replicas()), self._in_flight[key.name]
+        if number >= allowed:
             raise RateLimited(
-                f"the key {key.name} has {self._in_flight[key.name]} requests in flight; it may "
-                f"have {allowed:g} here at once",
+                f"the key {key.name} has {number} requests in flight; it may have {allowed} here "
+                "at once",
                 retry_after_s=1,
             )
         self._in_flight[key.name] += 1
@@ -70,11 +96,8 @@ class Usage:
         per_s = key.limits.rates.get(unit)
         if per_s is None:
             return
-        share = per_s / self._num_replicas()
-        bucket = self._buckets.get((unit, key.name))
-        if bucket is None:
-            bucket = self._buckets[unit, key.name] = Bucket()
-        left = bucket.left(time.monotonic(), share, max(1.0, share * BURST_S))
+        share, bucket = per_s / self._num_replicas(), self._buckets[unit, key.name]
+        left = bucket.left(share, max(1.0, share * BURST_S))
         if left + counted <= 0:
             raise RateLimited(
                 f"the key {key.name} may send {per_s} {unit} a second, and has sent more",
@@ -82,25 +105,12 @@ class Usage:
             )
         bucket.take(max(0, amount - counted))
 
-    def check_length(self, key: Key, max_chars: int) -> None:
-        """Refuse a text that is longer than the key may send.
-
-        Raises:
-            TextTooLong: it is.
-        """
-        most = key.limits.max_text_chars
-        if most and max_chars > most:
-            raise TextTooLong(
-                f"inputs: a text has {max_chars} characters; the key {key.name} may send texts of "
-                f"{most}"
-            )
-
     def refuse(self, client: str, num_bytes: int) -> None:
         """Count a body that was refused."""
         if client not in self._refused and len(self._refused) >= _MAX_REFUSED_CLIENTS:
             del self._refused[next(iter(self._refused))]  # the first to be refused
         bucket = self._refused.setdefault(client, Bucket())
-        bucket.left(time.monotonic(), REFUSED_BYTES_PER_S, REFUSED_BURST_BYTES)
+        bucket.left(REFUSED_BYTES_PER_S, REFUSED_BURST_BYTES)
         bucket.take(num_bytes)
 
     def check_refused(self, client: str) -> None:
@@ -110,19 +120,13 @@ class Usage:
             RateLimited: too much was refused.
         """
         bucket = self._refused.get(client)
-        if bucket is None:
-            return
-        left = bucket.left(time.monotonic(), REFUSED_BYTES_PER_S, REFUSED_BURST_BYTES)
+        left = bucket.left(REFUSED_BYTES_PER_S, REFUSED_BURST_BYTES) if bucket else 1.0
         if left <= 0:
             raise RateLimited(
                 f"more than {REFUSED_BYTES_PER_S} bytes a second of your requests were refused, "
                 "left or over their time; the messages of their errors say why",
                 retry_after_s=_until_paid(left, REFUSED_BYTES_PER_S),
             )
-
-    def _share(self, limit: float) -> float:
-        """Return this process's share of a limit of the whole server, at least 1."""
-        return limit if limit == math.inf else max(1, math.ceil(limit / self._num_replicas()))
 
 
 def _until_paid(left: float, per_s: float) -> int:
