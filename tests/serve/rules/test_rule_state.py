@@ -6,7 +6,6 @@ from serve.rules.judge import judge
 from serve.rules.rule_state import RuleState
 from serve.rules.traits import Traits
 from tests.serve.support.judging import NUM_EXITS, THREE, rule, saying, state_of
-from tests.support.traits import two_labels
 
 TAGS = Traits((1, 2, 3, 4), ("O", "B"), "token")
 PLAIN = [
@@ -16,13 +15,6 @@ PLAIN = [
     rule("never"),
 ]
 VOTES = rule("voting", votes=5, weights=[1, 2, 1, 1, 1, 1])
-
-
-def test_rows_carry_only_what_their_rules_declare() -> None:
-    assert state_of([PLAIN[0]] * 3, THREE).columns.keys() == {"threshold"}
-    assert state_of([rule("never")], THREE).columns == {}
-    votes = {"votes", "weight", "scale", "share"}
-    assert state_of([rule("never"), VOTES], THREE).columns.keys() == votes
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -37,26 +29,6 @@ def test_rows_with_and_without_a_column_come_together_and_part_again(reverse: bo
     judge(apart, HeadOutput(saying("b")[0]), 2, NUM_EXITS)
     assert apart.columns["votes"].tolist() == [[0, 3, 0]]
     assert together.columns["votes"][place].tolist() == [0, 2, 0]
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_one_threshold_for_all_exits_stands_beside_one_per_exit(order: int) -> None:
-    one, each = (
-        rule("entropy", threshold=0.5),
-        rule("entropy", threshold=[0.1 * i for i in range(6)]),
-    )
-    parts = [state_of([one], THREE), state_of([each], THREE)][::order]
-    for state in (RuleState.concatenate(parts), state_of([one, each][::order], THREE)):
-        thresholds = state.columns["threshold"]
-        assert thresholds[::order, 3].tolist() == pytest.approx([0.5, 0.3])
-
-
-def test_fresh_rows_of_one_rule_do_not_share_their_progress() -> None:
-    patient = rule("patience", patience=3)
-    first, second = state_of([patient], THREE), state_of([patient], THREE)
-    for index in range(2):
-        judge(first, HeadOutput(saying("c")[0]), index, NUM_EXITS)
-    assert (first.columns["streak"].tolist(), second.columns["streak"].tolist()) == ([1], [0])
 
 
 def tags(text: str, width: int) -> HeadOutput:
@@ -89,13 +61,3 @@ def test_agreement_survives_another_padding(width: int) -> None:
     streaks = [judge(state, tags("OB", width), 1, 4).signals[0]]
     streaks.append(judge(state, tags("OO", 2), 2, 4).signals[0])
     assert streaks == [1, 0]
-
-
-def test_equal_rules_of_different_models_are_compiled_apart() -> None:
-    layer = rule("layer", layer=4)
-    assert state_of([layer], two_labels((2, 4, 6))).last.tolist() == [1]
-    assert state_of([layer], two_labels((4, 6))).last.tolist() == [0]
-    classes = rule("classes", thresholds={"b": 0.5})
-    for labels, expected in ((("a", "b"), [np.inf, 0.5]), (("b", "a"), [0.5, np.inf])):
-        columns = state_of([classes], Traits((1, 2), labels)).columns
-        assert columns["label_thresholds"].tolist() == [expected]
