@@ -34,9 +34,10 @@ class AuditKey(NamedTuple):
     """Which answers are counted together.
 
     Attributes:
-        profile: of the policy; of requests without `exit` the one that the default names, or
-            `default`; or `REQUEST` or `DEGRADED`.
-        promise: None where nothing is promised, such as of texts in several windows.
+        profile: name of the policy's profile; of requests without `exit` the name that the default
+            has, or `default`; or `REQUEST` or `DEGRADED`.
+        promise: what the answers come with; None where nothing is promised, such as of texts in
+            several windows.
         rollout: id of the rollout of which `profile` names an arm; empty of all else.
     """
 
@@ -95,13 +96,13 @@ class Traffic(_Summed):
     """Requests of one arm of a rollout, audited or not.
 
     Attributes:
-        requests: that were answered, failed, or were refused by the arm's policy.
+        requests: requests that were answered, failed, or were refused by the arm's policy.
         errors: requests that were not answered.
         timed: requests whose time counts: they were answered, their deadline has passed, or their
             client has left after the rollout's bound. The last ones are no part of `requests`.
         slow: timed requests that took longer than the bound.
-        exits: by exit layer, the texts that left there.
-        times: by `bucket_of` the milliseconds, answered requests.
+        exits: texts by the exit layer where they left.
+        times: answered requests by `bucket_of` their milliseconds.
     """
 
     requests: NonNegativeInt = 0
@@ -135,10 +136,10 @@ class Tally(_Summed):
     Attributes:
         since: when the first text was counted, UTC, ISO 8601.
         early: audited texts that left before the last exit.
-        by_exit: by exit layer, audited texts that left there, and how many of them differ.
+        by_exit: audited texts, and how many of them differ, by the exit layer where they left.
         skipped: drawn texts that were not compared, because the server had other work.
         days: what was seen on each of the last days with audits, by the day's date in UTC.
-        traffic: of an arm of a rollout; None of all else.
+        traffic: the requests of an arm of a rollout; None of all else.
     """
 
     since: str = Field(default_factory=_now)

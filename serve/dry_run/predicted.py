@@ -39,9 +39,9 @@ class OnRecording(NamedTuple):
     """What would become of recorded texts.
 
     Attributes:
-        source: which texts they are; None if nothing is recorded.
-        texts: how many.
-        found: by place.
+        source: the recording; None if there is none.
+        texts: number of texts.
+        found: what each exit would do, by place.
     """
 
     source: Source | None
@@ -53,8 +53,9 @@ class OnAudits(NamedTuple):
     """What would become of audited texts.
 
     Attributes:
-        texts: how many there are.
-        found: by place, of the texts that were answered by the same name, and of all.
+        texts: number of texts.
+        found: what each exit would do, by place: to the texts that the same name has answered, and
+            to all texts.
     """
 
     texts: int

@@ -28,11 +28,12 @@ class _TriedPart(NamedTuple):
     """What an exit would do to a part of the texts.
 
     Attributes:
-        layers: (texts,) that each runs, in the mean over its windows.
-        ms: (texts,) that these take, each window alone in the engine.
-        differs: (texts,) which are answered otherwise than at full depth; None where that cannot
-            be said.
-        flags: (texts,) which are flagged, deferred, and flagged at full depth; None without a flag.
+        layers: (texts,) layers that each text runs, in the mean over its windows.
+        ms: (texts,) milliseconds of those layers, each window alone in the engine.
+        differs: (texts,) whether the answer is another than full depth's; None where that cannot be
+            said.
+        flags: (texts,) whether a text is flagged, deferred, and flagged at full depth; None without
+            a flag.
     """
 
     layers: NDArray[np.float64]

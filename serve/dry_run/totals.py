@@ -17,16 +17,17 @@ class Totals(NamedTuple):
     """Sums over texts; those of a flag are 0 without one.
 
     Attributes:
-        texts: how many.
-        layers: that they run, each in the mean over its windows.
-        squared: the squares of these.
-        ms: that they take.
-        differ: answered otherwise than at full depth; negative where that cannot be said.
-        flagged: by the answers that are sent.
-        deferred: by the answers that are sent.
-        due: flagged at full depth.
-        missed: flagged at full depth alone.
-        false_alarms: not flagged at full depth.
+        texts: number of texts.
+        layers: layers that the texts run, each text in the mean over its windows.
+        squared: the squares of those layers.
+        ms: milliseconds that the texts take.
+        differ: texts that are answered otherwise than at full depth; negative where that cannot be
+            said.
+        flagged: texts that are flagged by the answers that are sent.
+        deferred: texts that are deferred by the answers that are sent.
+        due: texts that full depth flags.
+        missed: texts that full depth flags and the answer does not.
+        false_alarms: texts that the answer flags and full depth does not.
     """
 
     texts: int = 0

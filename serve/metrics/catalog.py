@@ -12,14 +12,15 @@ from serve.classifier.classifier import Classifier
 from serve.metrics.families import Sample
 from serve.rules import ExitRule
 
+_ARMS: Final = ("live", "candidate")
 _OUTCOMES: Final = ("agree", "differ", "skipped")
 
 
-def samples_of(catalog: Catalog, node: str) -> Iterator[Sample]:
+def model_samples(catalog: Catalog, node: str) -> Iterator[Sample]:
     """Yield the samples of all models; `node` is the Ray cluster's, empty without Ray."""
     for classifier in catalog:
         model = [classifier.name]
-        for read in (_engine, _policy, _audits, _quality):
+        for read in (_engine, _policy, _rollout, _audits, _quality):
             for name, labels, value in read(classifier):
                 yield name, model + labels, value
         yield "model_info", model + _placement(classifier) + [node], 1
@@ -76,6 +77,18 @@ def _placement(classifier: Classifier) -> list[str]:
     manifest = classifier.bundle.manifest
     shape = [str(manifest.num_layers), manifest.task]
     return [classifier.device, classifier.precision, *shape, classifier.bundle.version]
+
+
+def _rollout(classifier: Classifier) -> Iterator[Sample]:
+    entry = classifier.policy.current
+    yield "rollout_percent", [], entry.running.percent if entry.running else 0.0
+    yield "rollout_failed", [], float(entry.action == "failed")
+    answered = Counter(dict.fromkeys(_ARMS, 0))
+    for key, tally in classifier.audits.counts().items():
+        if key.rollout and tally.traffic:
+            answered[key.profile] += sum(tally.traffic.exits.values())
+    for arm in _ARMS:
+        yield "rollout_answers", [arm], answered[arm]
 
 
 def _audits(classifier: Classifier) -> Iterator[Sample]:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from serve.metrics.names import READ_COUNTERS, Declared
+from serve.metrics.names import Declared
 
 # Name, values of the labels, and value.
 Sample: TypeAlias = tuple[str, list[str], float]
@@ -24,9 +24,9 @@ class FamilyCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every family, also one without a sample."""
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
-        for name, (text, names, _) in self._declared.items():
-            made = CounterMetricFamily if name in READ_COUNTERS else GaugeMetricFamily
-            families[name] = made(f"offramp_{name}", text, labels=names)
+        for name, declared in self._declared.items():
+            made = CounterMetricFamily if declared.counts else GaugeMetricFamily
+            families[name] = made(f"offramp_{name}", declared.text, labels=declared.labels)
         for name, labels, value in self._read():
             families[name].add_metric(labels, value)
         yield from families.values()

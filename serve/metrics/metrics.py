@@ -23,11 +23,17 @@ from serve.classifier.catalog import Catalog
 from serve.engine.row import Answer, BatchStats
 from serve.errors import Overloaded
 from serve.http.settings import ConnectionState
-from serve.metrics.catalog import samples_of
-from serve.metrics.connections import ConnectionCollector
+from serve.metrics.catalog import model_samples
+from serve.metrics.connections import connection_samples
 from serve.metrics.families import FamilyCollector
-from serve.metrics.names import COUNTERS, GAUGES, HISTOGRAMS, READ_COUNTERS, REPLICA_GAUGES
-from serve.metrics.rollouts import RolloutCollector
+from serve.metrics.names import (
+    BUILD_INFO,
+    COUNTERS,
+    HISTOGRAMS,
+    OF_CONNECTIONS,
+    OF_MODELS,
+    OF_REPLICAS,
+)
 from serve.rules.reason import Reason
 from serve.version import __version__
 
@@ -67,15 +73,15 @@ class Metrics:
         layers = tuple(float(layer) for layer in range(1, depth + 1))
         self._made: dict[str, Counter | Histogram] = {
             name: Counter(f"offramp_{name}", text, labels, registry=self.registry)
-            for name, (text, labels, _) in COUNTERS.items()
+            for name, (text, labels, *_) in COUNTERS.items()
         }
-        for name, (text, labels, buckets) in HISTOGRAMS.items():
+        for name, (text, labels, buckets, _) in HISTOGRAMS.items():
             self._made[name] = Histogram(
                 f"offramp_{name}", text, labels, buckets=buckets or layers, registry=self.registry
             )
         self._cached = {name: cache(made.labels) for name, made in self._made.items()}
         self._of: Mapping[str, _Samples] = self._cached
-        text, labels, _ = GAUGES["build_info"]
+        text, labels, *_ = BUILD_INFO
         build = Gauge("offramp_build_info", text, labels, registry=self.registry)
         build.labels(__version__).set(1)
         self._of["rejected"]("", Overloaded.code)
@@ -83,20 +89,18 @@ class Metrics:
     def watch(self, catalog: Catalog) -> None:
         """Publish the queues, policies and audits of these models too."""
         self._catalog = catalog
-        read = {**GAUGES, **READ_COUNTERS}
-        del read["build_info"]
-        collector = FamilyCollector(read, lambda: samples_of(catalog, self.node))
-        self.registry.register(collector)
-        self.registry.register(RolloutCollector(catalog))
+        read = FamilyCollector(OF_MODELS, lambda: model_samples(catalog, self.node))
+        self.registry.register(read)
 
     def watch_connections(self, state: ConnectionState) -> None:
         """Publish the connections of this process's HTTP server too."""
-        self.registry.register(ConnectionCollector(state, self.answers))
+        read = FamilyCollector(OF_CONNECTIONS, lambda: connection_samples(state, self.answers))
+        self.registry.register(read)
 
     def count_only_replica(self) -> None:
         """Publish that one replica is wanted and runs: this process."""
         for name in ("replicas_wanted", "replicas_running"):
-            text = REPLICA_GAUGES[name].text
+            text = OF_REPLICAS[name].text
             Gauge(f"offramp_{name}", text, registry=self.registry).set(1)
 
     def page(self) -> bytes:

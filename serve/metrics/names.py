@@ -15,11 +15,12 @@ ROWS: Final = tuple(2.0**i for i in range(10))
 
 
 class Declared(NamedTuple):
-    """A metric."""
+    """A metric; `counts` tells a counter that is read at every scrape."""
 
     text: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    counts: bool = False
 
 
 # Counted as it happens. The first label is the model, and is empty for what has reached none.
@@ -56,18 +57,30 @@ HISTOGRAMS: Final = {
     "batch_rows": Declared("Rows per segment run.", ("model", "layer"), ROWS),
 }
 
-# Read at every scrape.
-READ_COUNTERS: Final = {
+BUILD_INFO: Final = Declared("The version that runs.", ("version",))
+# Read of the served models at every scrape.
+OF_MODELS: Final = {
     "audits": Declared(
         "Drawn answers of this replica by what their audit has found.",
         ("model", "profile", "outcome"),
+        counts=True,
     ),
     "degraded_answers": Declared(
         "Answers that are less than what was asked for, because the server was overloaded.",
         ("model", "reason"),
+        counts=True,
     ),
-}
-GAUGES: Final = {
+    "rollout_answers": Declared(
+        "Texts that this replica has answered while rollouts ran, by arm.",
+        ("model", "arm"),
+        counts=True,
+    ),
+    "rollout_percent": Declared(
+        "Requests that follow the candidate of a rollout, in percent; 0 without one.", ("model",)
+    ),
+    "rollout_failed": Declared(
+        "1 while the live policy is the one that a failed rollout has gone back to.", ("model",)
+    ),
     "queue_depth": Declared("Rows admitted and not yet answered.", ("model",)),
     "queue_tokens": Declared("Tokens of the rows admitted and not yet answered.", ("model",)),
     "queue_seconds": Declared("Estimated time to answer the admitted rows.", ("model",)),
@@ -108,9 +121,16 @@ GAUGES: Final = {
     "policy_config_refused": Declared(
         "1 while the deployment's policies are refused, and those before them stay."
     ),
-    "build_info": Declared("The version that runs.", ("version",)),
 }
-REPLICA_GAUGES: Final = {
+# Read of the HTTP server at every scrape.
+OF_CONNECTIONS: Final = {
+    "connections": Declared("Open connections of the HTTP server."),
+    "unsent_bytes": Declared("Bytes of large answers that clients have not taken yet."),
+    "connections_closed": Declared(
+        "Connections that the server closed or refused by itself.", ("reason",), counts=True
+    ),
+}
+OF_REPLICAS: Final = {
     "replicas_wanted": Declared("Replicas that there should be."),
     "replicas_running": Declared("Replicas that answer requests."),
     "replicas_scraped": Declared("Replicas on this page."),

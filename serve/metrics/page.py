@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from serve.metrics.names import REPLICA_GAUGES
+from serve.metrics.names import OF_REPLICAS
 
 _HELP = "# HELP "
 
@@ -42,8 +42,8 @@ def merge_pages(pages: Mapping[str, str], unreachable: int, counted: ReplicaCoun
             of_family += [_labelled(line, own) for line in lines if line[0] != "#"]
     merged = [line for name, lines in declared.items() for line in (*lines, *samples[name])]
     registry = CollectorRegistry()
-    for name, number in zip(REPLICA_GAUGES, (*counted, len(pages), unreachable), strict=True):
-        gauge = Gauge(f"offramp_{name}", REPLICA_GAUGES[name].text, registry=registry)
+    for name, number in zip(OF_REPLICAS, (*counted, len(pages), unreachable), strict=True):
+        gauge = Gauge(f"offramp_{name}", OF_REPLICAS[name].text, registry=registry)
         gauge.set(number)
     text = "".join(f"{line}\n" for line in merged)
     return text.encode() + generate_latest(registry)

@@ -13,8 +13,8 @@ class Audit(BaseModel):
     """Which answers are compared with full depth's after they have been sent.
 
     Attributes:
-        share: of all texts, drawn without a look at them; 0 for none.
-        max_queue_ms: while what waits to be answered takes longer, drawn texts are skipped.
+        share: share of all texts that is audited, drawn without a look at them; 0 for none.
+        max_queue_ms: drawn texts are skipped while the queue takes longer to answer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -42,9 +42,9 @@ class Guard(BaseModel):
     """What happens when audits show that live answers break a promise.
 
     Attributes:
-        on_broken_promise: `alert` tells; `safer` also moves the profile to a safer rule.
+        on_broken_promise: `alert` sends an alarm; `safer` also moves the profile to a safer rule.
         delta: probability that a promise which is kept is ever called broken.
-        webhook: a URL that is told too; None for none.
+        webhook: URL to which alarms are posted too; None for none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

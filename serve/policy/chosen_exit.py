@@ -11,13 +11,13 @@ class ChosenExit(NamedTuple):
     """What a request's choice has become.
 
     Attributes:
-        rule: within the policy's limits, worked out for the variant.
-        resolution: of the target that it came from; None where a rule was chosen.
+        rule: the rule within the policy's limits, worked out for the variant.
+        resolution: what the chosen target has become; None where a rule was chosen.
         settings: what else the chosen profile says.
-        problem: of the default or a profile: why it is not what it says; None if it is.
-        movable: whether it came from a target that allows some label to differ, so that under
-            overload a faster rung may take its place.
-        moved: whether one has.
+        problem: why the default or a profile is not what it says; None if it is.
+        movable: whether the target allows some label to differ, so that under overload a faster
+            rung may take the rule's place.
+        moved: whether a faster rung has taken the rule's place.
     """
 
     rule: CompiledRule

@@ -18,11 +18,13 @@ class Limits(BaseModel):
     """What requests may choose, and the layers at which they may leave.
 
     Attributes:
-        overrides: `any` rule, target or profile; only `profiles`; or `none`, the default for all.
-        flag: thresholds of a request's own; of guardrails also rules and targets.
-        windows: how long texts are cut, or that they are truncated.
-        unchecked: what a guardrail lets pass without a look.
-        special_tokens: that special tokens in texts are no text.
+        overrides: which exits a request may choose: `any` rule, target or profile; only `profiles`;
+            or `none`, so that all get the default.
+        flag: whether a request may bring thresholds of its own; to guardrails also rules and
+            targets.
+        windows: whether a request may say how long texts are cut, or that they are truncated.
+        unchecked: whether a request may say what a guardrail lets pass without a look.
+        special_tokens: whether a request may say that special tokens in texts are no text.
         min_layer: the earliest layer at which a request leaves, whatever its rule says.
         max_layer: the last layer that a request runs.
     """

@@ -57,14 +57,14 @@ def problem_of_target(
         )
     if why := why_full(target, found, ladder):
         return why
-    if not found.rung.full_depth or target.limits_loss:
+    if not found.rung.full_depth or target.losses:
         return None
     return "every text runs in full, which is fast enough" if _idle(target, found.rung) else None
 
 
 def why_full(target: Target, found: Resolution, ladder: ServedLadder) -> str | None:
     """Return why a target that allows a loss runs every text in full; None if it does not."""
-    if not found.rung.full_depth or target.lossless or not target.limits_loss:
+    if not found.rung.full_depth or target.lossless or not target.losses:
         return None
     reason = ladder.lacks(target) or "no certified rule loses as little"
     if ladder.certified and ladder.certified.metric is None and target.max_loss is not None:

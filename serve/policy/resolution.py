@@ -26,10 +26,10 @@ class ServedRung:
     """A rung as this server runs it under its policy's limits.
 
     Attributes:
-        rule: within the limits.
+        rule: the rung's rule within the limits.
         full_depth: whether every text runs all layers, so that it loses nothing against full depth.
-        expected_layers: mean per text.
-        expected_ms: mean from a text's first layer to its answer, of texts that are alone.
+        expected_layers: mean number of layers per text.
+        expected_ms: mean time from a text's first layer to its answer, of texts that are alone.
         speedup: full depth's time over `expected_ms`.
         disagreement: share of the certifying texts with another answer than full depth's; None
             where that was not measured with just this rule.
@@ -83,12 +83,12 @@ class Resolution:
 
     Attributes:
         rung: whose rule is used.
-        certificate: of what was asked for; None where nothing is certified, and at full depth
-            unless a reference was asked for.
-        certificates: of a target about decisions: what is missed, and false alarms. What the rule
-            cannot lose has none. None for other targets.
-        problem: why the rung is not what the target wants, only the nearest; None if it is.
-        note: why it never lets a text leave early, although the target allows a loss.
+        certificate: the certificate of what was asked for; None where nothing is certified, and at
+            full depth unless a reference was asked for.
+        certificates: of a target about decisions, the certificates of what is missed and of false
+            alarms; what the rule cannot lose has none. None for other targets.
+        problem: why the rung is only the nearest to what the target wants; None if it keeps all.
+        note: why the rule never lets a text leave early, although the target allows a loss.
     """
 
     rung: ServedRung
@@ -149,7 +149,7 @@ def nearest(target: Target, rungs: Sequence[ServedRung]) -> Resolution:
     safe = [rung for rung in rungs if _safe_enough(rung, target)]
     fitting = [rung for rung in safe if _fast_enough(rung, target)]
     if fitting:
-        rung = _fastest(fitting) if target.limits_loss else fitting[0]
+        rung = _fastest(fitting) if target.losses else fitting[0]
         return _found(rung, target)
     rung = _fastest(safe) if safe else rungs[0]
     return _found(rung, target, _problem(target, rung, bool(safe)))

@@ -28,19 +28,7 @@ SmallShare = Annotated[
 
 
 class Target(BaseModel):
-    """Bounds that must all hold; `serve.policy.resolution` says which rule is used.
-
-    Attributes:
-        max_disagreement: share of texts that may get another answer than at full depth.
-        max_loss: what the model's metric may lose against full depth, as a share.
-        max_missed: of the texts that full depth flags, the share that may not be flagged.
-        max_false_alarms: of the texts that full depth does not flag, the share that may be flagged.
-        speedup: full depth's mean time over the rung's, on this machine.
-        max_layers: mean number of layers per text.
-        max_ms: mean milliseconds per text, on this machine.
-        certified: whether the rung must be certified. None: where something may be lost.
-        of: `from` in JSON: what max_disagreement is measured from; None for full depth.
-    """
+    """Bounds that must all hold; `serve.policy.resolution` says which rule is used."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, serialize_by_alias=True
@@ -104,11 +92,6 @@ class Target(BaseModel):
         return self.max_missed is not None or self.max_false_alarms is not None
 
     @property
-    def limits_loss(self) -> bool:
-        """Whether it bounds what answers may lose."""
-        return bool(self.losses)
-
-    @property
     def lossless(self) -> bool:
         """Whether a bound asks for just what full depth gives."""
         return self.of is None and 0 in self.losses.values()
@@ -116,7 +99,7 @@ class Target(BaseModel):
     @property
     def needs_certificate(self) -> bool:
         """Whether only certified rungs will do."""
-        return self.limits_loss if self.certified is None else self.certified
+        return bool(self.losses) if self.certified is None else self.certified
 
     @model_validator(mode="after")
     def _check(self) -> "Target":

@@ -9,13 +9,7 @@ from serve.rules.traits import Traits
 
 
 class Windows(BaseModel):
-    """Windows of as many tokens as the model takes, each overlapping the one before it.
-
-    Attributes:
-        stride: tokens that two neighbours share, special tokens not counted.
-        combine: `max` and `mean` of each label's probabilities; `any`: the first window that
-            flags answers for the text, and the others are cancelled.
-    """
+    """Windows of as many tokens as the model takes, each overlapping the one before it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -6,19 +6,24 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+import yaml
 
-from tests.monitoring.prometheus_process import PrometheusProcess, running_prometheus
-from tests.monitoring.promql import Query, queries, rules
+from loadtest.http.child_process import ChildProcess
+from loadtest.http.server_process import free_port
+from tests.monitoring.promql import ALERTS, Query, queries, rules
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.server_process import ServerProcess
 from tests.support.patience import until
 
+PROGRAM = shutil.which("prometheus")
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.skipif(
-        shutil.which("prometheus") is None,
+        PROGRAM is None,
         reason="prometheus is not installed; Debian has it in the package prometheus",
     ),
 ]
@@ -27,6 +32,36 @@ pytestmark = [
 SELDOM = {("Thresholds", "layer")}
 # Nothing is certified for the model here, so that nothing is promised.
 OURS = [q for q in queries() if "ray_serve_" not in q.expr and "offramp_promise" not in q.expr]
+
+
+class Prometheus:
+    """A running Prometheus with our rules, asked through its API."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+
+    def ready(self) -> bool:
+        """Tell whether it answers queries and has scraped once."""
+        try:
+            # Until its storage is open, it answers everything with 503.
+            return self._http.get("/-/ready").status_code == 200 and bool(self.ask("up"))
+        except httpx.TransportError:
+            return False
+
+    def ask(self, expr: str) -> list[dict[str, Any]]:
+        """Return what a query gives now: samples with their labels (`metric`) and `value`."""
+        samples: list[dict[str, Any]] = self._get("/query", query=expr)["result"]
+        return samples
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Return the state of every rule."""
+        return [rule for group in self._get("/rules")["groups"] for rule in group["rules"]]
+
+    def _get(self, path: str, **params: str) -> dict[str, Any]:
+        response = self._http.get(f"/api/v1{path}", params=params)
+        assert response.status_code == 200, response.text
+        data: dict[str, Any] = response.json()["data"]
+        return data
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +75,28 @@ def server(bundle_folder: Path) -> Iterator[LiveServer]:
 @pytest.fixture(scope="module")
 def prometheus(
     server: LiveServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[PrometheusProcess]:
+) -> Iterator[Prometheus]:
     """Return Prometheus after traffic, refusals, a policy change and clients that left."""
-    with running_prometheus(tmp_path_factory.mktemp("prometheus"), server.port) as prometheus:
-        until(lambda: send_traffic(server) and prometheus.ask("count(offramp_engine_up) == 2"))
+    folder = tmp_path_factory.mktemp("prometheus")
+    target = {"static_configs": [{"targets": [f"127.0.0.1:{server.port}"]}]}
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(ALERTS)],
+        "scrape_configs": [{"job_name": "offramp", **target}],
+    }
+    file, address = folder / "prometheus.yml", f"127.0.0.1:{free_port()}"
+    file.write_text(yaml.safe_dump(config))
+    options = [f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
+    command = [str(PROGRAM), *options, f"--web.listen-address={address}"]
+    with ChildProcess(command), httpx.Client(base_url=f"http://{address}") as http:
+        found = Prometheus(http)
+        until(found.ready)
+        until(lambda: send_traffic(server) and found.ask("count(offramp_engine_up) == 2"))
         policy = {"default": {"rule": "entropy", "threshold": 0.7}}
-        answer = server.put_policy(policy)
-        assert answer.status_code == 200
-        named = server.http.put("/v1/aliases/words", json={"model": "tiny"})
-        assert named.status_code == 200, named.text
-        until(lambda: send_traffic(server) and seen_by(prometheus))
-        yield prometheus
+        server.put_policy(policy).raise_for_status()
+        server.http.put("/v1/aliases/words", json={"model": "tiny"}).raise_for_status()
+        until(lambda: send_traffic(server) and seen_by(found))
+        yield found
 
 
 def send_traffic(server: LiveServer) -> bool:
@@ -69,7 +115,7 @@ def send_traffic(server: LiveServer) -> bool:
     return True
 
 
-def seen_by(prometheus: PrometheusProcess) -> bool:
+def seen_by(prometheus: Prometheus) -> bool:
     """Tell whether everything has been scraped often enough for rates of it."""
     return all(
         prometheus.ask(expr)
@@ -84,35 +130,29 @@ def seen_by(prometheus: PrometheusProcess) -> bool:
 
 
 @pytest.mark.parametrize("query", OURS, ids=str)
-def test_query_of_the_dashboard_returns_data(query: Query, prometheus: PrometheusProcess) -> None:
+def test_query_of_the_dashboard_returns_data(query: Query, prometheus: Prometheus) -> None:
     samples = prometheus.ask(query.expr)
-    assert samples
     assert any(sample["value"][1] != "NaN" for sample in samples)
     for label in query.legend:
-        if (query.panel, label) in SELDOM:
-            continue
-        assert any(sample["metric"].get(label) for sample in samples), f"no label {label}"
+        if (query.panel, label) not in SELDOM:
+            assert any(sample["metric"].get(label) for sample in samples), f"no label {label}"
 
 
-def test_every_replica_has_series_of_its_own(prometheus: PrometheusProcess) -> None:
+def test_prometheus_counts_what_every_replica_counted(
+    prometheus: Prometheus, server: LiveServer
+) -> None:
+    def agree() -> bool:
+        [sample] = prometheus.ask("sum(offramp_exits_total)")
+        return float(sample["value"][1]) == server.metric("offramp_exits_total")
+
+    until(agree)
     engines = prometheus.ask("offramp_engine_up")
     assert len({sample["metric"]["replica"] for sample in engines}) == 2
     assert {sample["metric"]["job"] for sample in engines} == {"offramp"}
 
 
-def test_prometheus_counts_what_the_server_counted(
-    prometheus: PrometheusProcess, server: LiveServer
-) -> None:
-    def agree() -> bool:
-        return [float(s["value"][1]) for s in prometheus.ask("sum(offramp_exits_total)")] == [
-            server.metric("offramp_exits_total")
-        ]
-
-    until(agree)
-
-
 def test_rules_are_evaluated_and_no_alert_is_raised_on_a_server_that_does_well(
-    prometheus: PrometheusProcess,
+    prometheus: Prometheus,
 ) -> None:
     states = prometheus.rules()
     assert len(states) == len(rules())

@@ -8,7 +8,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serve.engine.row import Answer, BatchStats
 from serve.metrics import metrics as metrics_module
-from serve.metrics.families import FamilyCollector
 from serve.metrics.metrics import Metrics, ModelObserver
 from serve.metrics.names import REQUEST_SECONDS, ROWS, STAGE_SECONDS
 from serve.rules.reason import Reason
@@ -137,9 +136,7 @@ def test_a_model_that_is_gone_is_forgotten_after_a_while(
     metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = [SimpleNamespace(name="m"), SimpleNamespace(name="other")]
-    monkeypatch.setattr(metrics_module, "samples_of", lambda *_: ())
-    nothing = FamilyCollector({}, list)
-    monkeypatch.setattr(metrics_module, "RolloutCollector", lambda _: nothing)
+    monkeypatch.setattr(metrics_module, "model_samples", lambda *_: ())
     metrics.watch(served)  # type: ignore[arg-type]
     for name in ("m", "other"):
         work(metrics, metrics.observer(name, EXITS), name)

@@ -16,58 +16,54 @@ PROFILES = {
     "sure": {"target": {"max_disagreement": 0.01}},
 }
 FAST, SURE = EntropyRule(threshold=0.4, max_layer=4), Target(max_disagreement=0.01)
+CHOICES = (NeverRule(), TargetChoice(target=SURE))
 
 
 def policy(**fields: Any) -> Policy:
     return Policy.model_validate({"profiles": PROFILES, **fields})
 
 
-def test_without_a_choice_the_default_applies() -> None:
-    patience = {"rule": "patience", "patience": 2}
-    assert policy(default="fast").wish_for(None) == FAST
-    assert policy(default="sure").wish_for(None) == TargetChoice(target=SURE)
-    assert policy(default=patience).wish_for(None) == PatienceRule(patience=2)
-    assert policy(default={"target": {"speedup": 2}}).wish_for(None).target.speedup == 2
+@pytest.mark.parametrize(
+    ("default", "wish"),
+    [
+        ("fast", FAST),
+        ("sure", TargetChoice(target=SURE)),
+        ({"rule": "patience", "patience": 2}, PatienceRule(patience=2)),
+        ({"target": {"speedup": 2}}, TargetChoice(target=Target(speedup=2))),
+    ],
+)
+def test_without_a_choice_the_default_applies(default: Any, wish: Any) -> None:
+    assert policy(default=default).wish_for(None) == wish
     assert Policy().wish_for(None) == NeverRule()
 
 
 def test_a_choice_is_a_rule_a_target_or_a_profile() -> None:
     assert policy().wish_for("exact") == NeverRule()
     assert policy().wish_for("sure") == TargetChoice(target=SURE)
-    assert policy().wish_for(LayerRule(layer=2)) == LayerRule(layer=2)
-    assert policy().wish_for(TargetChoice(target=SURE)) == TargetChoice(target=SURE)
+    for choice in (LayerRule(layer=2), *CHOICES):
+        assert policy().wish_for(choice) == choice
+    with pytest.raises(UnknownProfile):
+        policy().wish_for("slow")
 
 
-def test_what_is_stored_is_read_as_it_was_written() -> None:
-    written = policy(default={"target": {"max_ms": 5, "certified": True}})
-    assert Policy.model_validate_json(written.model_dump_json()) == written
-    assert written.model_dump(exclude_none=True)["profiles"]["sure"] == PROFILES["sure"]
+@pytest.mark.parametrize("choice", CHOICES)
+def test_limits_can_forbid_rules_and_targets_or_every_override(choice: Any) -> None:
+    only_profiles = policy(limits={"overrides": "profiles"})
+    assert only_profiles.wish_for("exact") == NeverRule()
+    assert only_profiles.wish_for("sure") == TargetChoice(target=SURE)
+    with pytest.raises(OverrideForbidden):
+        only_profiles.wish_for(choice)
+    none = policy(limits={"overrides": "none"})
+    for each in ("exact", choice):
+        with pytest.raises(OverrideForbidden):
+            none.wish_for(each)
+    assert none.wish_for(None) == NeverRule()
 
 
 @pytest.mark.parametrize("limits", [{}, {"min_layer": 1}, {"max_layer": 4}])
 def test_rule_that_is_within_the_limits_is_taken_as_it_is(limits: dict[str, Any]) -> None:
     """Caches are keyed by the rule object."""
     assert Limits(**limits).applied_to(FAST) is FAST
-
-
-def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UnknownProfile, match="no profile 'slow'; the policy has exact, fast, sure"):
-        policy().wish_for("slow")
-
-
-@pytest.mark.parametrize("choice", [NeverRule(), TargetChoice(target=SURE)])
-def test_limits_can_forbid_rules_and_targets_or_every_override(choice: Any) -> None:
-    only_profiles = policy(limits={"overrides": "profiles"})
-    assert only_profiles.wish_for("exact") == NeverRule()
-    assert only_profiles.wish_for("sure") == TargetChoice(target=SURE)
-    with pytest.raises(OverrideForbidden, match="only profiles: exact, fast, sure"):
-        only_profiles.wish_for(choice)
-    none = policy(limits={"overrides": "none"})
-    with pytest.raises(OverrideForbidden, match="no override"):
-        none.wish_for("exact")
-    with pytest.raises(OverrideForbidden, match="no override"):
-        none.wish_for(choice)
-    assert none.wish_for(None) == NeverRule()
 
 
 def test_limits_bound_every_rule() -> None:
@@ -78,19 +74,17 @@ def test_limits_bound_every_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "limits", "message"),
+    ("choice", "limits"),
     [
-        (LayerRule(layer=2), {"min_layer": 3}, "limits: layer 3 or later$"),
-        (LayerRule(layer=1), {"min_layer": 2, "max_layer": 3}, "limits: layers 2 to 3$"),
-        (LayerRule(layer=4), {"min_layer": 2, "max_layer": 3}, "limits: layers 2 to 3$"),
-        (NeverRule(max_layer=1), {"min_layer": 2}, "nothing between min_layer 2 and max_layer 1"),
-        (NeverRule(min_layer=4), {"max_layer": 3}, "nothing between min_layer 4 and max_layer 3"),
+        (LayerRule(layer=2), {"min_layer": 3}),
+        (LayerRule(layer=1), {"min_layer": 2, "max_layer": 3}),
+        (LayerRule(layer=4), {"min_layer": 2, "max_layer": 3}),
+        (NeverRule(max_layer=1), {"min_layer": 2}),
+        (NeverRule(min_layer=4), {"max_layer": 3}),
     ],
 )
-def test_a_choice_outside_the_limits_is_refused_with_those_they_allow(
-    choice: Any, limits: dict[str, int], message: str
-) -> None:
-    with pytest.raises(OverrideForbidden, match=message):
+def test_a_choice_outside_the_limits_is_refused(choice: Any, limits: dict[str, int]) -> None:
+    with pytest.raises(OverrideForbidden):
         Limits(**limits).applied_to(choice)
 
 
@@ -111,27 +105,45 @@ def test_a_choice_outside_the_limits_is_refused_with_those_they_allow(
         {"limits": {"overrides": "some"}},
         {"limits": {"min_layer": 4, "max_layer": 2}},
         {"thresholds": [0.1]},
+        *({"audit": {"share": share}} for share in (-0.1, 1.1, "1", float("nan"))),
+        *({"audit": {"max_queue_ms": most}} for most in (0, float("inf"))),
+        {"audit": {"rate": 1}},
+        {"guard": {"on_broken_promise": "stop"}},
+        *({"guard": {"delta": delta}} for delta in (0, 0.5, 5)),
+        *(
+            {"guard": {"webhook": url}}
+            for url in (
+                "ftp://example.com",
+                "example.com",
+                "http://",
+                "http://[1",
+                "http://a b.example.com",
+                "http://example.com:99999",
+                "http://example.com/\n",
+                "http://example.com/" + 2048 * "a",
+                "http://user:secret@example.com",
+            )
+        ),
     ],
 )
-def test_a_document_that_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+def test_a_document_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
         policy(**fields)
+    (field,) = fields
+    assert all(error["loc"][0] == field for error in caught.value.errors() if error["loc"])
 
 
 @pytest.mark.parametrize(
     ("fields", "place"),
     [
-        ({"default": {"rule": "layer", "layer": 5}}, "default: layer 5"),
-        ({"profiles": {"deep": {"rule": "never", "max_layer": 9}}}, "profiles.deep: max_layer 9"),
-        ({"limits": {"min_layer": 9}}, "limits: min_layer 9"),
-        (
-            {"profiles": {"one": {"rule": "layer", "layer": 2}}, "limits": {"min_layer": 4}},
-            "profiles.one: layer 2",
-        ),
-        ({"limits": {"min_layer": 3, "max_layer": 3}}, "limits: there is no exit"),
-        ({"profiles": {"one": {"exit": {"rule": "layer", "layer": 5}}}}, "one.exit: layer 5"),
-        ({"profiles": {"one": {"flag": {"maybe": 0.5}}}}, "one.flag: no label 'maybe'; .* no, yes"),
-        ({"profiles": {"one": {"windows": {"combine": "any"}}}}, "one.windows.combine: any needs"),
+        ({"default": {"rule": "layer", "layer": 5}}, "default:"),
+        ({"profiles": {"deep": {"rule": "never", "max_layer": 9}}}, "profiles.deep:"),
+        ({"limits": {"min_layer": 9}}, "limits:"),
+        ({"profiles": {"b": {"rule": "layer", "layer": 2}}, "limits": {"min_layer": 4}}, "s.b:"),
+        ({"limits": {"min_layer": 3, "max_layer": 3}}, "limits:"),
+        ({"profiles": {"one": {"exit": {"rule": "layer", "layer": 5}}}}, "profiles.one.exit:"),
+        ({"profiles": {"one": {"flag": {"maybe": 0.5}}}}, "profiles.one.flag:"),
+        ({"profiles": {"one": {"windows": {"combine": "any"}}}}, "one.windows.combine:"),
     ],
 )
 def test_a_policy_is_checked_against_the_model_and_the_place_is_named(
@@ -141,33 +153,43 @@ def test_a_policy_is_checked_against_the_model_and_the_place_is_named(
         policy(**fields).check(two_labels((2, 4, 6)))
 
 
-def test_profiles_and_the_default_may_be_targets() -> None:
-    target = {"target": {"max_disagreement": 0.01}}
-    wanted = policy(default=target, profiles={"balanced": target, "exact": {"rule": "never"}})
-    assert Policy.model_validate_json(wanted.model_dump_json()) == wanted
-    wanted.check(two_labels((1, 2)))
-    assert wanted.wish_for(None) == wanted.wish_for("balanced") == wanted.default
-
-
 def test_a_profile_without_an_exit_leaves_as_the_default_does() -> None:
     flag = {"flag": {"yes": 0.5}}
     assert policy(default="fast", profiles=PROFILES | {"one": flag}).wish_for("one") == FAST
     assert policy(default="one", profiles={"one": flag}).wish_for(None) == NeverRule()
-    with_exit = {"exit": PROFILES["fast"], **flag}
-    own = policy(profiles={"one": with_exit})
+    own = policy(profiles={"one": {"exit": PROFILES["fast"], **flag}})
     assert own.wish_for("one") == own.wishes["one"] == FAST
-    assert own.place_of("one") == "profiles.one.exit"
     assert own.settings_for("one").flag == {"yes": 0.5}
     assert policy(default="one", profiles={"one": flag}).settings_for(None).flag == {"yes": 0.5}
     assert own.settings_for(None).flag is own.settings_for(NeverRule()).flag is None
-    assert Policy.model_validate_json(own.model_dump_json()) == own
-    assert own.model_dump(exclude_none=True)["profiles"]["one"] == with_exit
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"default": "fast", "profiles": PROFILES},
+        {
+            "default": {"target": {"max_ms": 5, "certified": True}},
+            "profiles": {"sure": PROFILES["sure"]},
+        },
+        {"profiles": {"one": {"exit": PROFILES["fast"], "flag": {"yes": 0.5}}}},
+        {
+            "audit": {"share": 0, "max_queue_ms": 5},
+            "guard": {"on_broken_promise": "safer", "delta": 0.1, "webhook": "https://a.example/"},
+        },
+    ],
+)
+def test_what_is_stored_is_read_as_it_was_written(document: dict[str, Any]) -> None:
+    written = Policy.model_validate(document)
+    assert Policy.model_validate_json(written.model_dump_json()) == written
+    assert written.model_dump(include=set(document), exclude_none=True) == document
 
 
 def test_documents_that_were_stored_before_are_written_as_they_were() -> None:
     """Replicas compare hashes of the document, so not a byte may differ."""
-    written = policy(default="fast").model_dump_json()
-    assert "flag" not in written
-    assert "windows" not in written
-    assert "unchecked" not in written
-    assert "detectors" not in written
+    written = policy(
+        default="fast", audit={"share": 0.01}, guard={"on_broken_promise": "alert"}
+    ).model_dump_json()
+    assert written == policy(default="fast").model_dump_json()
+    new = ("flag", "windows", "unchecked", "detectors", "audit", "guard", "overload", "degrade")
+    assert not any(name in written for name in new)

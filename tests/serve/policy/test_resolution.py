@@ -70,37 +70,24 @@ def test_certificate_is_of_the_loss_that_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bounds", "sentence"),
+    ("bounds", "nearest"),
     [
-        (
-            {"speedup": 3},
-            'nothing here has speedup 3.0; the nearest is {"rule":"entropy","threshold":0.9}: '
-            "speedup 2.96, 1.35 layers, 1.35 ms",
-        ),
-        (
-            {"max_ms": 1.5, "certified": True},
-            "nothing here has max_ms 1.5, certified true; the nearest is "
-            '{"rule":"entropy","threshold":0.5}: speedup 2, 2 layers, 2 ms',
-        ),
-        (
-            {"max_disagreement": 0.01, "speedup": 2},
-            "nothing here has max_disagreement 0.01, speedup 2.0; the nearest is "
-            '{"rule":"entropy","threshold":0.2}: speedup 1.42, 2.8 layers, 2.8 ms',
-        ),
+        ({"speedup": 3}, "speedup 2.96, 1.35 layers, 1.35 ms"),
+        ({"max_ms": 1.5, "certified": True}, "speedup 2, 2 layers, 2 ms"),
+        ({"max_disagreement": 0.01, "speedup": 2}, "speedup 1.42, 2.8 layers, 2.8 ms"),
     ],
 )
 def test_what_cannot_be_had_is_refused_with_the_nearest(
-    bounds: dict[str, Any], sentence: str
+    bounds: dict[str, Any], nearest: str
 ) -> None:
-    with pytest.raises(TargetOutOfReach) as caught:
+    with pytest.raises(TargetOutOfReach, match=nearest):
         resolved(**bounds)
-    assert str(caught.value) == sentence
 
 
 def test_limits_that_forbid_full_depth_can_leave_nothing_that_is_sure() -> None:
     rungs = served().rungs(Limits(max_layer=3))
     assert not any(rung.full_depth or rung.certificates for rung in rungs)
-    with pytest.raises(TargetOutOfReach, match="the policy's limits allow neither full depth nor"):
+    with pytest.raises(TargetOutOfReach):
         resolve(Target(max_disagreement=0.01), rungs)
     assert resolve(Target(max_layers=2), rungs).rung.rule == EntropyRule(threshold=0.5, max_layer=3)
 
@@ -183,7 +170,7 @@ def test_whatever_is_asked_the_rung_keeps_every_bound_or_there_is_none(
         return
     rung = resolve(target, rungs).rung
     assert rung in fitting
-    if target.limits_loss:
+    if target.losses:
         assert rung.expected_layers == min(each.expected_layers for each in fitting)
     else:
         assert rung == fitting[0]

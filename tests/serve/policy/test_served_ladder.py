@@ -64,5 +64,5 @@ LEARNED = rung({"rule": "learned", "threshold": 0.1}, (0.5, 0, 0, 0.5), 0)
 
 def test_a_ladder_for_another_model_is_refused() -> None:
     alien = Ladder(**ladder(rungs=[rung({"rule": "never"}, (0, 0, 0, 1), 0), LEARNED]))
-    with pytest.raises(InvalidRule, match="rule learned"):
+    with pytest.raises(InvalidRule):
         ServedLadder(TRAITS, (1.0,) * 4, lambda rule: [1, 2, 3, 4], alien)
