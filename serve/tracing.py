@@ -1,14 +1,15 @@
 """OpenTelemetry traces of classifications, where an endpoint for them is configured.
 
-FastAPI makes the span of the request, a child of the one that its `traceparent` names. Its parts
-come from here: tokenization, the wait in the queue, and every segment run.
+A request's span is a child of the span that its `traceparent` names. Its parts are tokenization,
+the wait in the queue, and every segment run.
 """
 
 import logging
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from serve.classifier.request import ModelRequest
@@ -16,52 +17,70 @@ from serve.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
 
 log = logging.getLogger(__name__)
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-TRACED_PATH = "/v1/classify"
 
 
 class Tracing:
-    """Makes spans of what requests say about themselves."""
+    """Makes spans of requests."""
 
     def __init__(self, provider: "TracerProvider") -> None:
         self.provider = provider
         self._tracer = provider.get_tracer("offramp", __version__)
 
-    def trace_id(self) -> str:
-        """Return the id of the trace that is current; empty if there is none."""
-        from opentelemetry.trace import get_current_span
+    def begin(self, method: str, route: str, headers: Mapping[str, str]) -> "Span":
+        """Begin the span of a request that has just come."""
+        from opentelemetry.propagate import extract
+        from opentelemetry.trace import SpanKind
 
-        found = get_current_span().get_span_context()
-        return f"{found.trace_id:032x}" if found.is_valid else ""
+        name = f"{method} {route}"
+        attributes = {"http.request.method": method, "http.route": route}
+        if method == "GRPC":
+            name = route.removeprefix("/")
+            attributes = {"rpc.system": "grpc", "rpc.method": name}
+        return self._tracer.start_span(name, extract(headers), SpanKind.SERVER, attributes)
 
-    def record(self, request: ModelRequest, exit_layers: Sequence[int]) -> None:
-        """Add the spans of a request that has ended to its own, which must be the current one."""
-        wall = time.time_ns() - time.monotonic_ns()
+    def end(self, span: "Span", status: int, error_code: str) -> None:
+        """End the span of a request that was answered with this status, or was given up."""
+        from opentelemetry.trace import StatusCode
+
+        span.set_attribute("http.response.status_code", status)
+        if error_code:
+            span.set_attribute("error.type", error_code)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            span.set_status(StatusCode.ERROR)
+        span.end()
+
+    def record(self, span: "Span", request: ModelRequest, exit_layers: Sequence[int]) -> None:
+        """Add what a model has done to the span of its request."""
+        from opentelemetry.trace import set_span_in_context
+
+        wall, parent = time.time_ns() - time.monotonic_ns(), set_span_in_context(span)
+
+        def add(name: str, times_s: tuple[float, float], attributes: dict[str, Any]) -> None:
+            began, ended = (wall + int(s * 1e9) for s in times_s)
+            part = self._tracer.start_span(name, parent, attributes=attributes, start_time=began)
+            part.end(ended)
+
         if request.tokenized:
-            self._add("tokenize", request.tokenized, wall, {})
+            add("tokenize", request.tokenized, {})
         if not request.rows:
             return
         left_queue_s = max(row.started_s for row in request.rows)
         if any(math.isnan(row.started_s) for row in request.rows):
             left_queue_s = time.monotonic()  # refused while it waited
-        num_rows = {"offramp.rows": len(request.rows)}
-        self._add("queue", (request.rows[0].admitted_s, left_queue_s), wall, num_rows)
+        queued_s = request.rows[0].admitted_s, left_queue_s
+        add("queue", queued_s, {"offramp.rows": len(request.rows)})
         # Rows that were in one batch share the record of its run.
         for run in dict.fromkeys(run for row in request.rows for run in row.segment_trace or ()):
             attributes = {
                 "offramp.layer": exit_layers[run.exit_index],
                 "offramp.batch.rows": run.num_rows,
             }
-            self._add("segment", (run.began_s, run.ended_s), wall, attributes)
-
-    def _add(
-        self, name: str, times_s: tuple[float, float], wall: int, attributes: dict[str, Any]
-    ) -> None:
-        began, ended = (wall + int(s * 1e9) for s in times_s)
-        self._tracer.start_span(name, attributes=attributes, start_time=began).end(ended)
+            add("segment", (run.began_s, run.ended_s), attributes)
 
 
 def configured_tracing() -> Tracing | None:
@@ -85,16 +104,3 @@ def configured_tracing() -> Tracing | None:
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return Tracing(provider)
-
-
-def telemetry(tracing: Tracing | None) -> dict[str, Any]:
-    """Return FastAPI's settings: spans of classifications, and nothing else by itself."""
-    return {
-        "tracing": tracing is not None,
-        "tracer_provider": tracing.provider if tracing else None,
-        "exclude": lambda scope: scope["path"] != TRACED_PATH,
-        "operation_spans": False,
-        "metrics": False,
-        "logs": False,
-        "auto_configure": False,
-    }

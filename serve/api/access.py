@@ -9,7 +9,7 @@ from serve.access.gate import HOW, Client, Gate, Needed
 from serve.access.origins import Origins
 from serve.access.proxies import without_mapping
 from serve.access.web_names import ANY, allowed_host
-from serve.api.record import RequestHeaders, RequestRecord
+from serve.api.request import Headers, Request
 from serve.errors import SeveralKeys, Unauthorized, WrongHost
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -49,13 +49,13 @@ class Guard:
         self._origins = Origins(cors_origins)
 
     def check(
-        self, scope: Mapping[str, Any], record: RequestRecord, needed: Needed | None, probe: bool
+        self, scope: Mapping[str, Any], request: Request, needed: Needed | None, probe: bool
     ) -> None:
         """Let a request pass or refuse it, and note who sends it as far as that is known.
 
         Args:
             scope: of ASGI.
-            record: of the request.
+            request: of the request.
             needed: the scope that a key needs; None where no key is needed.
             probe: whether the path is one of probes.
 
@@ -65,9 +65,9 @@ class Guard:
             Unauthorized: a key is needed, or the key is unknown.
             Forbidden: the key lacks the scope, or a web page of another origin asks without one.
         """
-        headers, client = record.headers, scope.get("client")
+        headers, client = request.headers, scope.get("client")
         address = without_mapping(client[0]) if client else ""
-        record.client = Client.at(address)
+        request.client = Client.at(address)
         # Probes name the address that they ask; what they learn is no secret.
         if not (probe and needed is None):
             try:
@@ -75,16 +75,16 @@ class Guard:
             except WrongHost:
                 if needed:  # the trail names who was refused
                     with suppress(SeveralKeys, Unauthorized):
-                        record.client = self.identify(headers, address)
+                        request.client = self.identify(headers, address)
                 raise
         if needed is None:
             return
-        record.client = self.identify(headers, address)
-        self.gate.check(record.client, needed)
-        if record.client.key is None:  # a page cannot know a key
+        request.client = self.identify(headers, address)
+        self.gate.check(request.client, needed)
+        if request.client.key is None:  # a page cannot know a key
             self._origins.check(scope["method"], headers)
 
-    def identify(self, headers: RequestHeaders, address: str) -> Client:
+    def identify(self, headers: Headers, address: str) -> Client:
         """Return who sends a request, as `Gate.identify`; no key counts where none is needed.
 
         Raises:
@@ -93,7 +93,7 @@ class Guard:
         """
         return self.gate.identify(None if self.gate.open else _secret_of(headers), address)
 
-    def _check_host(self, headers: RequestHeaders, http_version: str) -> None:
+    def _check_host(self, headers: Headers, http_version: str) -> None:
         given = headers.get("host")
         if given is None or "host" in headers.repeated:
             if given is None and http_version == "1.0":
@@ -121,7 +121,7 @@ class Guard:
             )
 
 
-def _secret_of(headers: RequestHeaders) -> str | None:
+def _secret_of(headers: Headers) -> str | None:
     """Return the key that came with a request."""
     if headers.repeated and not headers.repeated.isdisjoint(_KEY_HEADERS):
         raise SeveralKeys(f"a header with a key came more than once; {HOW}")

@@ -1,122 +1,161 @@
-"""Builds the HTTP app."""
+"""The HTTP app: from the head of a request to its line in the access log."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
-from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.errors import ServerErrorMiddleware
-from starlette.types import ASGIApp
+from starlette.routing import Router as LifespanRouter
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve.api.context import AppContext
 from serve.api.dial import DIAL
-from serve.api.errors import add_error_handlers
+from serve.api.dialect import Dialect
+from serve.api.document import Document
+from serve.api.errors import error_response, expected
 from serve.api.exit_report import ANSWERED
 from serve.api.followed import STICKY
 from serve.api.forwarded import Forwarded
-from serve.api.front import Front
-from serve.api.record import ARM, BUNDLE, REPLICA
-from serve.api.routes.dry_run import add_dry_run_route
-from serve.api.routes.model_changes import add_change_routes
-from serve.api.routes.models import add_model_routes
-from serve.api.routes.operations import add_document_route, add_operation_routes
-from serve.api.routes.policy import add_policy_routes
-from serve.api.routes.policy_events import add_event_routes
-from serve.api.routes.policy_history import add_history_routes
-from serve.api.routes.quality import add_quality_route
-from serve.api.routes.rollout import add_rollout_routes
-from serve.api.schemas.error import ErrorBody
-from serve.api.scopes import describe_access
-from serve.console.pages import add_console_routes
+from serve.api.limits import BodyLimit
+from serve.api.recorder import Recorder
+from serve.api.request import ARM, BUNDLE, REPLICA, Headers, Request
+from serve.api.router import Router, Target
+from serve.api.routes import (
+    dry_run,
+    model_changes,
+    models,
+    pages,
+    policy,
+    policy_events,
+    policy_history,
+    quality,
+    rollout,
+)
+from serve.api.routes.operations import operation_routes
+from serve.api.sent_answer import OwnHeaders, SentAnswer
+from serve.api.trail import note_refusal
+from serve.errors import STOPS, Cancelled
 from serve.http.settings import DRAIN_S
-from serve.tracing import telemetry
-from serve.version import __version__
 
-DESCRIPTION = """
-Classifies texts with transformers that may stop early. A request may say with `exit` when a text
-leaves the model; without it the default rule of the live policy decides.
-"""
+_OPERATORS = (
+    *models.ROUTES,
+    *model_changes.ROUTES,
+    *policy.ROUTES,
+    *policy_history.ROUTES,
+    *dry_run.ROUTES,
+    *policy_events.ROUTES,
+    *quality.ROUTES,
+    *rollout.ROUTES,
+)
 
 
-async def _stop_nothing() -> None:
-    pass
+class HttpApp:
+    """The ASGI app over one table of routes.
 
-
-def build_http_app(
-    context: AppContext, stop_first: Callable[[], Awaitable[None]] = _stop_nothing
-) -> FastAPI:
-    """Return the ASGI app; its lifespan starts and stops the engines.
-
-    `stop_first` is called at shutdown, before the engines stop.
+    Attributes:
+        routes: those of the dialects, and the operators'.
     """
 
+    def __init__(
+        self,
+        context: AppContext,
+        dialects: Sequence[Dialect],
+        stop_first: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Make the app.
+
+        Args:
+            context: what the routes work with.
+            dialects: wire formats that the server speaks.
+            stop_first: called at shutdown, before the engines stop.
+        """
+        self._context, self._stop_first = context, stop_first
+        self._recorder = Recorder(context.metrics, context.access_log, context.tracing)
+        self._own_headers = OwnHeaders(context)
+        pages.console_files()  # compressed before requests wait for them
+        own = (*_OPERATORS, *operation_routes(context.guard.open_metrics), *pages.ROUTES)
+        document = Document([*(route for each in dialects for route in each.routes), *own])
+        self._router = Router(dialects, [*own, document.route])
+        self.routes = [route for _, route in self._router.routes]
+        self._outermost = _behind(self._answer, context)
+
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        context.catalog.start()
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Start the engines; stop them at the end, when their requests are answered."""
+        catalog, tracing = self._context.catalog, self._context.tracing
+        catalog.start()
         yield
-        await stop_first()
-        await context.catalog.retired()
+        if self._stop_first:
+            await self._stop_first()
+        await catalog.retired()
         # On a thread, because the event loop delivers the last answers meanwhile.
-        await asyncio.to_thread(context.catalog.stop, DRAIN_S)
-        if context.tracing:
-            await asyncio.to_thread(context.tracing.provider.shutdown)  # sends what is left
+        await asyncio.to_thread(catalog.stop, DRAIN_S)
+        if tracing:
+            await asyncio.to_thread(tracing.provider.shutdown)  # sends what is left
 
-    app = FastAPIOffline(
-        title="Offramp",
-        version=__version__,
-        description=DESCRIPTION,
-        redoc_url=None,
-        # A redirect is not JSON, and most clients drop the body when they follow it.
-        redirect_slashes=False,
-        responses={"default": {"model": ErrorBody, "description": "Any other error."}},
-        lifespan=lifespan,
-        telemetry=telemetry(context.tracing),
-    )
-    for dialect in context.dialects:
-        for endpoint in dialect.endpoints:
-            endpoint.add_to(app, context)
-        dialect.add_routes(app, context)
-    for add_routes in (
-        add_model_routes,
-        add_change_routes,
-        add_policy_routes,
-        add_history_routes,
-        add_dry_run_route,
-        add_event_routes,
-        add_quality_route,
-        add_rollout_routes,
-        add_operation_routes,
-    ):
-        add_routes(app, context)
-    add_console_routes(app)
-    add_error_handlers(app)
-    describe_access(app, context.dialects)
-    add_document_route(app)
-    make_stack = app.build_middleware_stack
-    app.build_middleware_stack = lambda: _behind_front(make_stack(), app, context)  # type: ignore[method-assign]
-    return app
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or start and stop under a server that asks by ASGI."""
+        if scope["type"] == "lifespan":
+            await LifespanRouter(lifespan=lambda _: self.lifespan()).lifespan(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._outermost(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        context, path, method = self._context, _route_path(scope), scope["method"]
+        target = self._router.find(method, path)
+        headers = Headers.of(scope)
+        request = Request(
+            headers, method, scope["query_string"].decode("latin-1"), scope.get("root_path", "")
+        )
+        request.params = target.params
+        request.body = BodyLimit(receive, headers, context.limits.max_body_bytes, context.bodies)
+        self._recorder.begin(request, target.path, target.route.scope if target.route else None)
+        answer = SentAnswer(request, context.answers, self._own_headers, send)
+        try:
+            context.guard.check(scope, request, target.needed, target.probe)
+            request.body.client = request.client.identity
+            with request.client.in_flight():
+                context.answers.check(request.client.identity)
+                response = await target.answer(context, request, path)
+                await response.send(answer.send)
+        except STOPS:  # the client has left
+            request.code = Cancelled.status
+            raise
+        except BaseException as error:
+            refusal = error_response(expected(error, request), target.dialect)
+            await refusal.send(answer.send)
+        finally:
+            request.body.release()
+            answer.release()
+            self._publish(request, target, path)
+
+    def _publish(self, request: Request, target: Target, path: str) -> None:
+        if target.needed == "admin":
+            note_refusal(request, path, self._context.catalog)
+        self._recorder.publish(request)
 
 
-def _behind_front(stack: ASGIApp, app: FastAPI, context: AppContext) -> ASGIApp:
-    """Put `Front`, which answers unexpected errors, in the place of Starlette's outermost layer."""
-    assert isinstance(stack, ServerErrorMiddleware)
-    front: ASGIApp = Front(stack.app, context, app.router.routes)
+def _behind(app: ASGIApp, context: AppContext) -> ASGIApp:
+    """Return the app behind what looks at a request before it."""
     if context.cors_origins:
-        front = _behind_cors(front, context)
-    return Forwarded(front, context.proxies) if context.proxies else front
+        app = CORSMiddleware(  # browsers ask first without a key
+            app,
+            allow_origins=context.cors_origins,
+            allow_methods=["DELETE", "GET", "PATCH", "POST", "PUT"],
+            allow_headers=[
+                *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
+                *("traceparent", "tracestate", STICKY),
+                *DIAL,
+            ],
+            expose_headers=["ETag", "X-Request-Id", "Retry-After", ARM, BUNDLE, REPLICA, *ANSWERED],
+        )
+    return Forwarded(app, context.proxies) if context.proxies else app
 
 
-def _behind_cors(front: ASGIApp, context: AppContext) -> ASGIApp:
-    return CORSMiddleware(  # outside of `Front`: browsers ask first without a key
-        front,
-        allow_origins=context.cors_origins,
-        allow_methods=["DELETE", "GET", "PATCH", "POST", "PUT"],
-        allow_headers=[
-            *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
-            *("traceparent", "tracestate", STICKY),
-            *DIAL,
-        ],
-        expose_headers=["ETag", "X-Request-Id", "Retry-After", ARM, BUNDLE, REPLICA, *ANSWERED],
-    )
+def _route_path(scope: Scope) -> str:
+    """Return the path without the prefix that a proxy has added."""
+    path: str = scope["path"]
+    prefix: str = scope.get("root_path", "")
+    if prefix and path.startswith(f"{prefix}/"):
+        return path.removeprefix(prefix)
+    return path

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ValidationError
 
 from serve.api.json_decoding import parse_json
-from serve.api.record import RequestRecord
+from serve.api.request import Request
 from serve.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
 from serve.validation import explain
 
@@ -25,7 +25,7 @@ _MAX_QUERY_CHARS: Final = 256
 
 
 async def read_json(
-    record: RequestRecord,
+    request: Request,
     schema: type[Body],
     types: Collection[str] = (_JSON,),
     optional: bool = False,
@@ -33,7 +33,7 @@ async def read_json(
     """Return the body of a request as a schema.
 
     Args:
-        record: of the request.
+        request: of the request.
         schema: whose defaults stand for an optional body.
         types: the media types it may be of.
         optional: whether it may be empty.
@@ -41,13 +41,13 @@ async def read_json(
     Raises:
         OfframpError: the body is refused, or the client has left before sending it whole.
     """
-    headers = record.headers
+    headers = request.headers
     # Browsers ask before a page of another site may send JSON; other types they send unasked.
-    if media_type(record) not in types:
+    if media_type(request) not in types:
         raise not_json()
     _check_encoding(headers.get("content-encoding", "identity"))
-    check_query(record)
-    body = await read_bytes(record)
+    check_query(request)
+    body = await read_bytes(request)
     if not body and optional:
         return schema()
     if not body:
@@ -60,23 +60,23 @@ async def read_json(
         raise InvalidRequest(explain(error)) from None
 
 
-async def read_patch(record: RequestRecord, schema: type[Body]) -> Body:
+async def read_patch(request: Request, schema: type[Body]) -> Body:
     """Return the body of a PATCH, as `read_json`."""
-    return await read_json(record, schema, (_JSON, _MERGE_PATCH))
+    return await read_json(request, schema, (_JSON, _MERGE_PATCH))
 
 
-async def read_bytes(record: RequestRecord) -> bytes:
+async def read_bytes(request: Request) -> bytes:
     """Return the body of a request as it came.
 
     Raises:
         OfframpError: the body is refused, or the client has left before sending it whole.
     """
     body = b""
-    if record.body:
-        record.client.check_body(record.body.declared)
-        body = await record.body.read()
-        record.client.take_body(len(body))
-    record.read_s = time.monotonic()
+    if request.body:
+        request.client.check_body(request.body.declared)
+        body = await request.body.read()
+        request.client.take_body(len(body))
+    request.read_s = time.monotonic()
     return body
 
 
@@ -86,10 +86,10 @@ async def give_way(num_bytes: int) -> None:
         await asyncio.sleep(0)
 
 
-def media_type(record: RequestRecord) -> str:
+def media_type(request: Request) -> str:
     """Return what the body is declared as; curl's form with a key, which no page knows, is JSON."""
-    kind = record.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return _JSON if kind == CURLS_FORM and record.client.key else kind
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return _JSON if kind == CURLS_FORM and request.client.key else kind
 
 
 def not_json() -> UnsupportedMediaType:
@@ -104,11 +104,11 @@ def _check_encoding(encoding: str) -> None:
         raise UnsupportedMediaType("send the body as it is, without a Content-Encoding")
 
 
-def check_query(record: RequestRecord) -> None:
+def check_query(request: Request) -> None:
     """Refuse query parameters, which no route with a body has."""
-    if not record.query:
+    if not request.query:
         return
     # Ignoring a misplaced `dry_run=true` would do the opposite of what was meant.
-    given = parse_qsl(record.query[:_MAX_QUERY_CHARS], keep_blank_values=True)
+    given = parse_qsl(request.query[:_MAX_QUERY_CHARS], keep_blank_values=True)
     if names := ", ".join(sorted({name[:64] for name, _ in given})):
         raise InvalidRequest(f"{names}: no query parameters here; everything goes into the body")

@@ -3,18 +3,17 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
-from starlette.types import Send
 
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
 from serve.api.followed import followed_by
 from serve.api.locks import bound, check_complete, check_degrade, check_locks
 from serve.api.model_choice import model_for
-from serve.api.record import RequestHeaders, RequestRecord
+from serve.api.request import Headers, Request
+from serve.api.response import Response
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.request import ModelRequest
@@ -25,11 +24,8 @@ from serve.policy.rollout import Arm
 from serve.tokenization.inputs import size_of
 from serve.validation import explain
 
-JSON: Final = "application/json"
 # Longer answers are written on a thread, because that would block the event loop.
 MAX_INLINE_LOGITS: Final = 20_000
-
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Classification(NamedTuple):
@@ -50,41 +46,8 @@ class Classification(NamedTuple):
     arm: Arm | None = None
 
 
-class Reply(NamedTuple):
-    """The body of an answer with status 200, and headers beside its length."""
-
-    content: bytes
-    headers: Mapping[str, str] = _NO_HEADERS
-    media_type: str = JSON
-
-    async def send(self, send: Send) -> None:
-        """Send it."""
-        content_type, size = self.media_type.encode("latin-1"), str(len(self.content)).encode()
-        headers = [(b"content-length", size), (b"content-type", content_type)]
-        for name, text in self.headers.items():
-            headers.append((name.lower().encode("latin-1"), text.encode("latin-1")))
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": self.content})
-
-
-class Asked(NamedTuple):
-    """A request in our own form, and what writes its answer in the dialect's.
-
-    Attributes:
-        request: what is asked.
-        write: writes the answer.
-        flag: that a guardrail decides by, which has looked at the locks; None for other routes.
-        assigned: whether the policy has chosen the profile, by the name of a detector.
-    """
-
-    request: ClassifyRequest
-    write: Callable[[Classification], Reply]
-    flag: AnyFlag | None = None
-    assigned: bool = False
-
-
 def read_fields(
-    fields: dict[str, Any], headers: RequestHeaders, names: Mapping[str, str] | None = None
+    fields: dict[str, Any], headers: Headers, names: Mapping[str, str] | None = None
 ) -> ClassifyRequest:
     """Return a request in our own form from the fields of another dialect.
 
@@ -103,75 +66,87 @@ def read_fields(
         raise InvalidRequest(explain(error, names)) from None
 
 
-async def answer(context: AppContext, record: RequestRecord, asked: Asked) -> Reply:
+async def respond(
+    context: AppContext,
+    request: Request,
+    asked: ClassifyRequest,
+    write: Callable[[Classification], Response],
+    flag: AnyFlag | None = None,
+    assigned: bool = False,
+) -> Response:
     """Classify, and write the answer; a long one is written on a thread. See `classify`."""
-    answered = await classify(context, record, asked.request, asked.flag, asked.assigned)
+    answered = await classify(context, request, asked, flag, assigned)
     if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
-        return asked.write(answered)
-    return await asyncio.to_thread(asked.write, answered)
+        return write(answered)
+    return await asyncio.to_thread(write, answered)
 
 
 async def classify(
     context: AppContext,
-    record: RequestRecord,
-    request: ClassifyRequest,
+    request: Request,
+    asked: ClassifyRequest,
     flag: AnyFlag | None = None,
     assigned: bool = False,
 ) -> Classification:
-    """Classify for a client that has come by HTTP or gRPC.
+    """Classify for a client that has come by HTTP or gRPC, and note in the request what is found.
 
-    What is found is noted in the record. `flag` and `assigned` are those of `Asked`.
+    Args:
+        context: what serves.
+        request: that has come.
+        asked: what it asks, in our own form.
+        flag: that a guardrail decides by, which has looked at the locks; None for other routes.
+        assigned: whether the policy has chosen the profile, by the name of a detector.
 
     Raises:
         OfframpError: of the request, the policy, the queue or the model.
         CancelledError: the client has left; HTTP server, gRPC and Ray Serve cancel the call then.
     """
-    classifier = model_for(context.catalog, record.client, request.model)
-    record.model, record.bundle = classifier.name, classifier.bundle.version
-    request = bound(record.client, request)
-    _check_choices(record, classifier, request, flag)
-    model_request = _model_request(context, record, request, flag)
-    model_request.live = followed_by(record, classifier)
+    classifier = model_for(context.catalog, request.client, asked.model)
+    request.model, request.bundle = classifier.name, classifier.bundle.version
+    asked = bound(request.client, asked)
+    _check_choices(request, classifier, asked, flag)
+    model_request = _model_request(context, request, asked, flag)
+    model_request.live = followed_by(request, classifier)
     model_request.assigned |= assigned
     inputs = model_request.inputs
-    check_task_fields(request, inputs, classifier.traits.task)
-    record.client.take_texts(len(inputs), max(map(size_of, inputs)))
+    check_task_fields(asked, inputs, classifier.traits.task)
+    request.client.take_texts(len(inputs), max(map(size_of, inputs)))
     try:
         classified = await classifier.classify(model_request)
     except asyncio.CancelledError:
         context.metrics.disconnected(classifier.name)
         raise
     finally:
-        record.queued = model_request.queued
-        if not record.queued:
-            record.client.take_unqueued(model_request.num_tokens)
-        if context.tracing:
-            context.tracing.record(model_request, classifier.traits.exits)
-    if flag is None and request.timeout_ms is not None:
-        check_complete(record, classifier, request, classified)
-    _note(record, classifier, classified)
-    total_s = time.monotonic() - record.arrived_s
-    arm = record.arm.name if record.arm is not None else None
-    return Classification(classifier, request, classified, total_s, arm)
+        request.queued = model_request.queued
+        if not request.queued:
+            request.client.take_unqueued(model_request.num_tokens)
+        if context.tracing and request.span:
+            context.tracing.record(request.span, model_request, classifier.traits.exits)
+    if flag is None and asked.timeout_ms is not None:
+        check_complete(request, classifier, asked, classified)
+    _note(request, classifier, classified)
+    total_s = time.monotonic() - request.arrived_s
+    arm = request.arm.name if request.arm is not None else None
+    return Classification(classifier, asked, classified, total_s, arm)
 
 
 def _check_choices(
-    record: RequestRecord, classifier: Classifier, request: ClassifyRequest, flag: AnyFlag | None
+    request: Request, classifier: Classifier, asked: ClassifyRequest, flag: AnyFlag | None
 ) -> None:
     """Refuse what a request may not choose; a guardrail has looked at the locks itself."""
     if flag is None:
-        check_locks(record, classifier, request)
-    if request.degrade is not None:
-        check_degrade(record, classifier, request)
+        check_locks(request, classifier, asked)
+    if asked.degrade is not None:
+        check_degrade(request, classifier, asked)
 
 
-def _note(record: RequestRecord, classifier: Classifier, classified: Classified) -> None:
+def _note(request: Request, classifier: Classifier, classified: Classified) -> None:
     """Note what was run for a request."""
     layers = classifier.traits.exits
     left_at = [layers[index] for index in classified.exit_indices]
-    record.rows, record.layers = len(left_at), sum(left_at)
-    if record.arm is not None:
-        record.arm.left(left_at)
+    request.rows, request.layers = len(left_at), sum(left_at)
+    if request.arm is not None:
+        request.arm.left(left_at)
 
 
 def check_inputs(number: int, max_inputs: int) -> None:
@@ -193,34 +168,34 @@ def num_logits(classified: Classified) -> int:
 
 def _model_request(
     context: AppContext,
-    record: RequestRecord,
-    request: ClassifyRequest,
+    request: Request,
+    asked: ClassifyRequest,
     flag: AnyFlag | None,
 ) -> ModelRequest:
-    client, max_inputs = record.client, context.limits.max_inputs
-    asked = Priority[request.priority.upper()] if "priority" in request.model_fields_set else None
-    priority = client.priority(asked)
-    inputs = request.read_inputs()
+    client, max_inputs = request.client, context.limits.max_inputs
+    wanted = Priority[asked.priority.upper()] if "priority" in asked.model_fields_set else None
+    priority = client.priority(wanted)
+    inputs = asked.read_inputs()
     check_inputs(len(inputs), max_inputs)
     deadline_s = float("inf")
-    if request.timeout_ms is not None:
-        deadline_s = record.arrived_s + request.timeout_ms / 1000
+    if asked.timeout_ms is not None:
+        deadline_s = request.arrived_s + asked.timeout_ms / 1000
     return ModelRequest(
         inputs,
-        request.exit_choice,
+        asked.exit_choice,
         deadline_s,
-        request.truncate,
+        asked.truncate,
         priority,
-        exit_trace="exits" in request.returned,
+        exit_trace="exits" in asked.returned,
         take_tokens=client.take_tokens,
         client=client.identity,
-        traced=context.tracing is not None,
-        flag=flag or request.flag,
-        windows=request.windows,
-        aggregation=request.aggregation or "simple",
+        traced=request.span is not None,
+        flag=flag or asked.flag,
+        windows=asked.windows,
+        aggregation=asked.aggregation or "simple",
         max_rows=max_inputs,
         take_rows=client.take_rows,
         assigned=client.key is not None and bool(client.key.profiles),
-        special_tokens=request.special_tokens,
-        degrade=request.degrade,
+        special_tokens=asked.special_tokens,
+        degrade=asked.degrade,
     )

@@ -1,8 +1,8 @@
 """What the routes work with."""
 
-from collections.abc import Sequence
+import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from serve.access.held_bytes import HeldBytes
 from serve.access.proxies import TrustedProxies
@@ -16,9 +16,6 @@ from serve.http.settings import ConnectionState
 from serve.metrics.metrics import Metrics
 from serve.policy.threads import PolicyThreads
 from serve.tracing import Tracing
-
-if TYPE_CHECKING:
-    from serve.api.dialect import Dialect
 
 _MOST_HELD: Final = WebLimits().max_buffered_bytes
 
@@ -37,13 +34,13 @@ class AppContext:
         cors_origins: web pages that may ask the server.
         access_log: whether every request has a log line.
         tracing: makes spans of classifications; None where no endpoint for them is configured.
-        dialects: wire formats that the server speaks.
         connections: state of this process's HTTP server.
         policy_threads: where calls wait that may wait for the store of policies.
         dry_runs: where dry runs of policies are computed.
         behind_proxy: whether Ray Serve's proxy hands requests on, and their ids with the answers.
         bodies: that this process holds until their requests are answered.
         answers: over HTTP, that clients have not taken yet.
+        event_streams: tasks of this process that send events.
         changes: changes the models; None where they stay as they are.
     """
 
@@ -56,11 +53,11 @@ class AppContext:
     cors_origins: tuple[str, ...] = ()
     access_log: bool = False
     tracing: Tracing | None = None
-    dialects: Sequence["Dialect"] = ()
     connections: ConnectionState = field(default_factory=ConnectionState)
     policy_threads: PolicyThreads = field(default_factory=PolicyThreads)
     dry_runs: DryRunThread = field(default_factory=DryRunThread)
     behind_proxy: bool = False
     bodies: HeldBytes = field(default_factory=lambda: HeldBytes(_MOST_HELD, "bodies"))
     answers: HeldBytes = field(default_factory=lambda: HeldBytes(_MOST_HELD, "answers"))
+    event_streams: set[asyncio.Task[Any] | None] = field(default_factory=set)
     changes: ModelChanges | None = None

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from serve.api.json_decoding import parse_json
-from serve.api.record import RequestHeaders
+from serve.api.request import Headers
 from serve.errors import InvalidRequest, OfframpError
 
 EXIT: Final = "x-offramp-exit"
@@ -22,7 +22,7 @@ _HEADERS: Final = {
 DIAL: Final = tuple(_HEADERS.values())
 
 
-def dial_fields(headers: RequestHeaders) -> dict[str, Any]:
+def dial_fields(headers: Headers) -> dict[str, Any]:
     """Return the fields of a `ClassifyRequest` that the headers ask for.
 
     Raises:
@@ -77,7 +77,7 @@ def read_degrade(text: str, place: str) -> Any:
         ) from None
 
 
-def merge_dial(fields: dict[str, Any], headers: RequestHeaders) -> dict[str, Any]:
+def merge_dial(fields: dict[str, Any], headers: Headers) -> dict[str, Any]:
     """Return the fields of a request with those of its headers.
 
     Raises:
@@ -89,7 +89,7 @@ def merge_dial(fields: dict[str, Any], headers: RequestHeaders) -> dict[str, Any
     return {**fields, **asked}
 
 
-def has_dial(headers: RequestHeaders) -> bool:
+def has_dial(headers: Headers) -> bool:
     """Tell whether any header asks for something."""
     return not headers.keys().isdisjoint(DIAL)
 

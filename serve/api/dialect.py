@@ -1,15 +1,11 @@
-"""What every dialect has: its paths, which key they need, and the shape of its errors."""
+"""A wire format: its routes, and the shape of its errors."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import FastAPI
-
-from serve.access.keys import Scope as KeyScope
-from serve.api.context import AppContext
-from serve.api.endpoint import Endpoint
+from serve.api.route import Route
 from serve.errors import OfframpError
 
 # Messages quote the request, which may be long.
@@ -18,36 +14,24 @@ MAX_MESSAGE_CHARS = 1000
 # How messages name inputs, and the way to have long ones cut; see `Dialect.words`.
 INPUT, TRUNCATE = r"^inputs([\[:])", '"truncate": true'
 
-_NO_PATH = re.compile(r"(?!)")
-
-
-def _adds_nothing(app: FastAPI, context: AppContext) -> None:
-    pass
-
 
 @dataclass(frozen=True)
 class Dialect:
     """A wire format, our own or that of another server's clients.
 
-    Patterns match whole paths, without the prefix that a proxy has added.
-
     Attributes:
         name: for `--dialects`.
-        paths: what the dialect answers, also with errors.
         error_body: the JSON of an error, from the error and its message.
-        endpoints: its routes with a body.
-        add_routes: adds its other routes.
-        probes: paths that need no key.
+        routes: of the dialect.
+        below: the beginning of paths whose errors have the dialect's form, known or not.
         statuses: what its clients expect in the place of a status of ours.
         words: what the dialect calls what messages of ours name, by a pattern of our words.
     """
 
     name: str
-    paths: re.Pattern[str]
     error_body: Callable[[OfframpError, str], Any]
-    endpoints: Sequence[Endpoint] = ()
-    add_routes: Callable[[FastAPI, AppContext], None] = _adds_nothing
-    probes: re.Pattern[str] = _NO_PATH
+    routes: Sequence[Route] = ()
+    below: str = ""
     statuses: Mapping[int, int] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,18 +44,6 @@ class Dialect:
             return message[:MAX_MESSAGE_CHARS] + " ..."
         return message
 
-    def scope(self, method: str, path: str) -> KeyScope | None:
-        """Return the scope that a request needs; None where no key is needed.
-
-        Paths that are no endpoint's need `read` to look at and `admin` to change.
-        """
-        if self.probes.fullmatch(path):
-            return None
-        for endpoint in self.endpoints:
-            if endpoint.pattern.fullmatch(path):
-                return endpoint.scope
-        return "read" if method in ("GET", "HEAD") else "admin"
-
 
 def _own_error(error: OfframpError, message: str) -> Any:
     return {"error": {"code": error.code, "message": message}}
@@ -82,10 +54,5 @@ def error_text(error: OfframpError, message: str) -> Any:
     return {"error": message}
 
 
-# Its own routes come with `serve.dialects.v1`; it answers all paths that no other dialect has.
-OWN = Dialect("v1", re.compile(r".*", re.DOTALL), _own_error)
-
-
-def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
-    """Return the dialect that answers a path."""
-    return next((dialect for dialect in dialects if dialect.paths.fullmatch(path)), OWN)
+# Answers all paths that no other dialect has; `serve.dialects.v1` adds its own route.
+OWN = Dialect("v1", _own_error)

@@ -6,23 +6,23 @@ from functools import partial
 from typing import Any, TypeVar
 
 from serve.api.errors import expected
-from serve.api.record import RequestRecord
+from serve.api.request import Request
 
 _Made = TypeVar("_Made")
 
 
-async def to_its_end(record: RequestRecord, change: Coroutine[Any, Any, _Made]) -> _Made:
+async def to_its_end(request: Request, change: Coroutine[Any, Any, _Made]) -> _Made:
     """Return what a change returns: every change is logged, and goes to all replicas."""
     changing = asyncio.ensure_future(change)
     try:
         return await asyncio.shield(changing)
     except asyncio.CancelledError:
-        changing.add_done_callback(partial(_note_error, record))
+        changing.add_done_callback(partial(_note_error, request))
         await asyncio.wait([changing])
         raise
 
 
-def _note_error(record: RequestRecord, change: asyncio.Future[Any]) -> None:
+def _note_error(request: Request, change: asyncio.Future[Any]) -> None:
     """Note why a change was not made whose client has left."""
     if not change.cancelled() and (error := change.exception()):
-        expected(error, record)
+        expected(error, request)

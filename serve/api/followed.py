@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from serve.api.record import RequestRecord
+from serve.api.request import Request
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
 from serve.policy.live import Live
@@ -14,42 +14,42 @@ STICKY: Final = "x-offramp-sticky"
 _STICKY_VALUE: Final = re.compile(r"[ -~]{1,256}")
 
 
-def followed_by(record: RequestRecord, classifier: Classifier) -> Live:
+def followed_by(request: Request, classifier: Classifier) -> Live:
     """Return the policy that a request to a model follows, the same whenever it is asked for.
 
     Raises:
         InvalidRequest: the header that decides about it cannot be read.
     """
-    live = record.followed.get(classifier.policy)
+    live = request.followed.get(classifier.policy)
     if live is None:
         live = classifier.policy.live
         # Also without a rollout, so that no request is refused only once one has started.
-        sticky = _sticky(record) if STICKY in record.headers else None
+        sticky = _sticky(request) if STICKY in request.headers else None
         rollout = live.entry.running
         if (
             live.candidate is not None
             and rollout
-            and rollout.takes(_value(record, rollout, sticky))
+            and rollout.takes(_value(request, rollout, sticky))
         ):
             live = live.candidate
-        record.followed[classifier.policy] = live
-    record.arm = classifier.rollout.traffic(live.arm) if live.arm else None
+        request.followed[classifier.policy] = live
+    request.arm = classifier.rollout.traffic(live.arm) if live.arm else None
     return live
 
 
-def _sticky(record: RequestRecord) -> str:
-    value = record.headers[STICKY]
-    if STICKY in record.headers.repeated:
+def _sticky(request: Request) -> str:
+    value = request.headers[STICKY]
+    if STICKY in request.headers.repeated:
         raise InvalidRequest(f"{STICKY}: comes more than once; send one")
     if not _STICKY_VALUE.fullmatch(value):
         raise InvalidRequest(f"{STICKY}: must be 1 to 256 printable characters of ASCII")
     return value
 
 
-def _value(record: RequestRecord, rollout: Rollout, sticky: str | None) -> str:
+def _value(request: Request, rollout: Rollout, sticky: str | None) -> str:
     """Return what decides about the arm; what clients send is never taken for the name of a key."""
     if sticky is not None:
         return f"sticky/{sticky}"
-    if rollout.by == "key" and record.client.key is not None:
-        return f"key/{record.client.key.name}"
-    return f"request/{record.request_id}"
+    if rollout.by == "key" and request.client.key is not None:
+        return f"key/{request.client.key.name}"
+    return f"request/{request.request_id}"

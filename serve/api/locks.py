@@ -5,7 +5,7 @@ from typing import Final
 
 from serve.access.gate import Client
 from serve.api.followed import followed_by
-from serve.api.record import RequestRecord
+from serve.api.request import Request
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classified, Classifier
 from serve.errors import (
@@ -24,7 +24,7 @@ from serve.rules.reason import Reason
 _AGGREGATIONS: Final = (None, "simple")
 
 
-def bound(client: Client, request: ClassifyRequest) -> ClassifyRequest:
+def bound(client: Client, asked: ClassifyRequest) -> ClassifyRequest:
     """Return a request with the profile that the client's key is bound to.
 
     Raises:
@@ -32,16 +32,16 @@ def bound(client: Client, request: ClassifyRequest) -> ClassifyRequest:
     """
     key = client.key
     if key is None or not key.profiles:
-        return request
-    choice = request.exit_choice
+        return asked
+    choice = asked.exit_choice
     if choice is None:
-        return request.model_copy(update={"exit": key.profiles[0]})
+        return asked.model_copy(update={"exit": key.profiles[0]})
     if not isinstance(choice, str) or choice not in key.profiles:
         raise Forbidden(
             f"exit: the key {key.name} is bound to the profiles {_listed(key.profiles)}; leave "
             "exit out, or name one of these"
         )
-    return request
+    return asked
 
 
 class Locks:
@@ -49,31 +49,31 @@ class Locks:
 
     def __init__(
         self,
-        record: RequestRecord,
+        request: Request,
         classifier: Classifier,
-        request: ClassifyRequest,
+        asked: ClassifyRequest,
         guardrail: bool,
         assigned: bool = False,
     ) -> None:
         """Look at the policy that the request follows.
 
         Args:
-            record: of the request.
+            request: that has come.
             classifier: what answers.
-            request: as `bound` returns it.
+            asked: what it asks, as `bound` returns it.
             guardrail: whether a guardrail asks; it keeps the flag of a policy that has one.
             assigned: as `AppliedPolicy.exit_for` has it; of a bound key it is.
 
         Raises:
             OfframpError: of the choice.
         """
-        entry, applied, *_ = followed_by(record, classifier)
-        client = record.client
+        entry, applied, *_ = followed_by(request, classifier)
+        client = request.client
         self._limits, self._guardrail = entry.policy.limits, guardrail
         self._guarding = guardrail and applied.has_flag
         self._key = client.key if client.key is not None and client.key.profiles else None
         self.settings: Settings = applied.exit_for(
-            request.exit_choice, assigned or self._key is not None, request.flag
+            asked.exit_choice, assigned or self._key is not None, asked.flag
         ).settings
         self.special_tokens: SpecialTokens = self.settings.special_tokens or (
             "text" if guardrail else "ids"
@@ -83,23 +83,23 @@ class Locks:
         """Tell whether a request may not choose a setting by itself."""
         return self._key is not None or not self._limits.lets_choose(setting, self._guarding)
 
-    def check(self, request: ClassifyRequest) -> None:
+    def check(self, asked: ClassifyRequest) -> None:
         """Refuse what a request may not choose.
 
         Raises:
             Forbidden: its key is bound to a profile.
             OverrideForbidden: the policy says so.
         """
-        kept, ids = self.settings, request.special_tokens == "ids"
-        own_exit = self._guardrail and not isinstance(request.exit_choice, str | None)
+        kept, ids = self.settings, asked.special_tokens == "ids"
+        own_exit = self._guardrail and not isinstance(asked.exit_choice, str | None)
         # Of a text that is truncated the rest is let pass unread.
         reads_all = kept.windows is not None or bool(kept.flag)
         chosen: tuple[tuple[str, Lockable, bool], ...] = (
-            ("flag", "flag", request.flag is not None),
+            ("flag", "flag", asked.flag is not None),
             ("exit", "flag", own_exit),
-            ("aggregation", "flag", bool(kept.flag) and request.aggregation not in _AGGREGATIONS),
-            ("windows", "windows", request.windows is not None),
-            ("truncate", "windows", reads_all and request.truncate),
+            ("aggregation", "flag", bool(kept.flag) and asked.aggregation not in _AGGREGATIONS),
+            ("windows", "windows", asked.windows is not None),
+            ("truncate", "windows", reads_all and asked.truncate),
             ("special_tokens", "special_tokens", ids and self.special_tokens == "text"),
         )
         for field, setting, is_chosen in chosen:
@@ -136,19 +136,19 @@ class Locks:
         )
 
 
-def check_locks(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
+def check_locks(request: Request, classifier: Classifier, asked: ClassifyRequest) -> None:
     """Refuse what a request may not choose, as `Locks.check`; most requests choose nothing."""
     if (
-        request.flag is not None
-        or request.windows is not None
-        or request.truncate
-        or request.aggregation is not None
-        or request.special_tokens is not None
+        asked.flag is not None
+        or asked.windows is not None
+        or asked.truncate
+        or asked.aggregation is not None
+        or asked.special_tokens is not None
     ):
-        Locks(record, classifier, request, guardrail=False).check(request)
+        Locks(request, classifier, asked, guardrail=False).check(asked)
 
 
-def check_degrade(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
+def check_degrade(request: Request, classifier: Classifier, asked: ClassifyRequest) -> None:
     """Refuse a word on overload where a request has none on its exit, or where it means nothing.
 
     Raises:
@@ -156,18 +156,18 @@ def check_degrade(record: RequestRecord, classifier: Classifier, request: Classi
         OverrideForbidden: the policy lets requests choose nothing.
         InvalidRequest: it asks by a rule.
     """
-    client = record.client
+    client = request.client
     if client.key is not None and client.key.profiles:
         raise Forbidden(
             f"degrade: the key {client.key.name} is bound to its profile, which decides that; "
             "leave degrade out"
         )
-    if followed_by(record, classifier).entry.policy.limits.overrides == "none":
+    if followed_by(request, classifier).entry.policy.limits.overrides == "none":
         raise OverrideForbidden(
             "degrade: the live policy lets no request choose it (limits.overrides is none); leave "
             "degrade out"
         )
-    if request.degrade and not isinstance(request.exit_choice, str | TargetChoice | None):
+    if asked.degrade and not isinstance(asked.exit_choice, str | TargetChoice | None):
         raise InvalidRequest(
             "degrade: a rule has no place on the ladder to move from; ask for a target such as "
             '{"target": {"max_disagreement": 0.01}}, or leave degrade out'
@@ -175,7 +175,7 @@ def check_degrade(record: RequestRecord, classifier: Classifier, request: Classi
 
 
 def check_complete(
-    record: RequestRecord, classifier: Classifier, request: ClassifyRequest, classified: Classified
+    request: Request, classifier: Classifier, asked: ClassifyRequest, classified: Classified
 ) -> None:
     """Refuse to call a text unflagged that a deadline has cut short, where the flag is kept.
 
@@ -187,7 +187,7 @@ def check_complete(
     flagger = classified.flagger
     if flagger is None or all(each.reason is not Reason.DEADLINE for each in classified.answers):
         return
-    if Locks(record, classifier, request, guardrail=False).keeps("flag"):
+    if Locks(request, classifier, asked, guardrail=False).keeps("flag"):
         for answer, tokens in zip(classified.answers, classified.tokens, strict=True):
             if answer.reason is Reason.DEADLINE and not flagger.flags(answer, tokens):
                 raise undecided()

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from serve.api.record import RequestRecord, who
 from serve.api.replicas import Prepared, Refreshed, Replicas
+from serve.api.request import Request
 from serve.api.trail import trail
 from serve.bundle.repository import Repository
 from serve.classifier.model_switch import ModelSwitch
@@ -27,13 +27,13 @@ _RETRY_AFTER_S: Final = 5
 class Asker(NamedTuple):
     """Who asks for a change, and why."""
 
-    record: RequestRecord
+    request: Request
     why: str | None = None
 
     @property
     def by(self) -> str:
         """What the history calls the client."""
-        return self.record.client.name or ANONYMOUS
+        return self.request.client.name or ANONYMOUS
 
 
 class Changed(NamedTuple):
@@ -131,7 +131,7 @@ class ModelChanges:
         if acks and all(ack.version < wanted.version for ack in acks):
             await self._take_back(before, wanted)
             raise LoadFailed(f"all stays as it was: no replica can serve that: {acks[0].problem}")
-        _note(asker.record, wanted)
+        _note(asker.request, wanted)
         return Changed(wanted, refreshed)
 
     async def _take_back(self, before: ModelSet, wanted: ModelSet) -> None:
@@ -193,9 +193,10 @@ def _agreed(name: str, prepared: list[Prepared]) -> str:
     return found.pop()
 
 
-def _note(record: RequestRecord, made: ModelSet) -> None:
+def _note(request: Request, made: ModelSet) -> None:
     """Write the line of a change that was made."""
-    record.changed = True
+    request.changed = True
     change: dict[str, Any] = made.history[-1].model_dump(by_alias=True, exclude_none=True)
-    line = {**who(record), **{name: change[name] for name in change if name not in ("at", "by")}}
+    of_change = {name: change[name] for name in change if name not in ("at", "by")}
+    line = {**request.log_fields, **of_change}
     trail.info("models changed", extra=fields(version=made.version, **line))

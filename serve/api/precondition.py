@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from serve.api.record import RequestHeaders
+from serve.api.request import Headers
 from serve.api.schemas.policy import ChangeRequest
 from serve.errors import (
     InvalidRequest,
@@ -65,7 +65,7 @@ def tag_of(version: int) -> str:
     return f'"{version}"'
 
 
-def read_precondition(headers: RequestHeaders, update: ChangeRequest) -> Precondition:
+def read_precondition(headers: Headers, update: ChangeRequest) -> Precondition:
     """Return the condition of a change.
 
     Raises:

@@ -11,7 +11,7 @@ from starlette.types import Message, Send
 from serve.access.held_bytes import FREE_BYTES, Held, HeldBytes
 from serve.api.context import AppContext
 from serve.api.limits import BodyLimit
-from serve.api.record import ARM, BUNDLE, REPLICA, REQUEST_ID, RequestRecord
+from serve.api.request import ARM, BUNDLE, REPLICA, REQUEST_ID, Request
 
 # A counted answer is sent in pieces of this size; each goes once the client has taken the one
 # before.
@@ -36,14 +36,14 @@ class OwnHeaders:
         self._behind_proxy, replica = context.behind_proxy, context.replicas.own_id
         self._same = [_NO_SNIFFING, *([(REPLICA.encode(), replica.encode())] if replica else [])]
 
-    def add(self, message: Message, record: RequestRecord) -> None:
+    def add(self, message: Message, request: Request) -> None:
         headers: list[tuple[bytes, bytes]] = [*message["headers"], *self._same]
         if not self._behind_proxy:  # which has read or made the id, and adds it
-            headers.append((_REQUEST_ID, record.request_id.encode("latin-1")))
-        if record.bundle:
-            headers.append((_BUNDLE, record.bundle.encode()))
-        if record.arm is not None:
-            headers.append((_ARM, record.arm.name.encode()))
+            headers.append((_REQUEST_ID, request.request_id.encode("latin-1")))
+        if request.bundle:
+            headers.append((_BUNDLE, request.bundle.encode()))
+        if request.arm is not None:
+            headers.append((_ARM, request.arm.name.encode()))
         message["headers"] = headers
         if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
             own = MutableHeaders(raw=headers)
@@ -52,25 +52,25 @@ class OwnHeaders:
 
 
 class SentAnswer:
-    """Sends the answer to a request, and notes in its record what becomes of it."""
+    """Sends the answer to a request, and notes in the request what becomes of it."""
 
-    __slots__ = ("_answers", "_held", "_own_headers", "_record", "_send")
+    __slots__ = ("_answers", "_held", "_own_headers", "_request", "_send")
 
     def __init__(
-        self, record: RequestRecord, answers: HeldBytes, own_headers: OwnHeaders, send: Send
+        self, request: Request, answers: HeldBytes, own_headers: OwnHeaders, send: Send
     ) -> None:
-        self._record, self._answers, self._send = record, answers, send
+        self._request, self._answers, self._send = request, answers, send
         self._own_headers = own_headers
         self._held: Held | None = None
 
     async def send(self, message: Message) -> None:
-        record, body = self._record, self._record.body
+        request, body = self._request, self._request.body
         if message["type"] == "http.response.start":
             self._hold(message["headers"])
-            record.code, record.started = message["status"], True
-            self._own_headers.add(message, record)
+            request.code, request.started = message["status"], True
+            self._own_headers.add(message, request)
         elif not message.get("more_body", False):
-            record.answered_s = time.monotonic()
+            request.answered_s = time.monotonic()
         if body and body.refused:
             await _send_and_close(message, body, self._send)
         elif self._held and message["type"] == "http.response.body":
@@ -88,7 +88,7 @@ class SentAnswer:
         size = next((int(text) for name, text in headers if name == b"content-length"), 0)
         task = asyncio.current_task()
         if size > FREE_BYTES and task:
-            self._held = self._answers.hold(self._record.client.identity, size, task.cancel)
+            self._held = self._answers.hold(self._request.client.identity, size, task.cancel)
 
     async def _send_in_pieces(self, held: Held, message: Message) -> None:
         body, more_body = message.get("body", b""), message.get("more_body", False)

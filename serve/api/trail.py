@@ -5,7 +5,7 @@ import re
 from itertools import islice
 from typing import Any, Final
 
-from serve.api.record import RequestRecord, who
+from serve.api.request import Request
 from serve.api.schemas.policy import ChangeRequest, PolicyPatch, PolicyRollback, PolicyUpdate
 from serve.api.schemas.rollout import RolloutStart
 from serve.classifier.catalog import Catalog
@@ -34,47 +34,47 @@ _QUOTING: Final = (
 )
 
 
-def note_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolicy) -> None:
+def note_change(request: Request, old: VersionedPolicy, new: VersionedPolicy) -> None:
     """Write the line of a change that was made."""
-    record.changed = True
-    line = {**who(record), **change_line(record.model, old, new)}
+    request.changed = True
+    line = {**request.log_fields, **change_line(request.model, old, new)}
     trail.info("policy changed", extra=fields(**line))
 
 
-def note_refusal(record: RequestRecord, path: str, catalog: Catalog) -> None:
+def note_refusal(request: Request, path: str, catalog: Catalog) -> None:
     """Write the line of a request for the scope `admin`, if it was refused or cut off."""
-    error, why = record.error_code, record.why[:_MAX_WHY_CHARS]
-    if record.code == Cancelled.status and not (error or record.started):
+    error, why = request.error_code, request.why[:_MAX_WHY_CHARS]
+    if request.code == Cancelled.status and not (error or request.started):
         error, why = Cancelled.code, "the client left before there was an answer"
-    if not error or record.changed:
+    if not error or request.changed:
         return
     found = _POLICY.fullmatch(path)
     line = {
-        **who(record),
-        "method": record.method,
-        "model": record.model,
-        "status": record.code,
+        **request.log_fields,
+        "method": request.method,
+        "model": request.model,
+        "status": request.code,
         "error": error,
         "why": "" if error in _QUOTING else why,
     }
     if found:
-        line |= _asked(record, found[1], catalog)
+        line |= _asked(request, found[1], catalog)
     what = "change of a policy" if found else "request for admin"
     refusals.warning(f"{what} refused", extra=fields(**line))
 
 
-def _asked(record: RequestRecord, name: str, catalog: Catalog) -> dict[str, Any]:
+def _asked(request: Request, name: str, catalog: Catalog) -> dict[str, Any]:
     """Return which model's policy was to become another one, and which, as far as it was read."""
     try:
         classifier = catalog.find(name)
     except UnknownModel:
         return {}
     asked: dict[str, Any] = {"model": classifier.name}
-    if isinstance(record.asked, ChangeRequest):
+    if isinstance(request.asked, ChangeRequest):
         live = classifier.policy.current
-        asked["live_version"], asked["from_version"] = live.version, record.asked.version
-        asked["if_match"] = record.headers.get("if-match", "")[:_MAX_TAG_CHARS]
-        asked |= _wanted(record.asked, live.policy)
+        asked["live_version"], asked["from_version"] = live.version, request.asked.version
+        asked["if_match"] = request.headers.get("if-match", "")[:_MAX_TAG_CHARS]
+        asked |= _wanted(request.asked, live.policy)
     return asked
 
 

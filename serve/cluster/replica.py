@@ -8,11 +8,10 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import FastAPI
 from pydantic import ValidationError
 from ray import serve as ray_serve
 
-from serve.api.app import build_http_app
+from serve.api.app import HttpApp
 from serve.api.replicas import Ack, Prepared
 from serve.api.shared_call import SharedCall
 from serve.classifier.model_switch import ModelSwitch
@@ -24,7 +23,7 @@ from serve.config import ServerConfig, UserConfig
 from serve.dry_run.predicted import on_audits_here
 from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
-from serve.http.loading import app_context, assemble_served
+from serve.http.loading import app_context, assemble_served, http_app
 from serve.http.servers import Servers
 from serve.http.settings import DRAIN_S, ConnectionState
 from serve.log_file import log_output
@@ -80,7 +79,7 @@ class Classifiers:
         parts = app_context(config, assembly, self._replicas, connections, self._switch)
         parts = replace(parts, behind_proxy=address is None)
         self._policy_threads, self._dry_runs = parts.policy_threads, parts.dry_runs
-        self._app = build_http_app(parts, self.stop_listening)
+        self._app = http_app(config, parts, self.stop_listening)
         self._address, self._servers = address, None
         if address:
             self._metrics.watch_connections(connections)
@@ -88,7 +87,7 @@ class Classifiers:
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: dict[str, Any] | None = None  # a user_config that is not applied yet
 
-    def __serve_build_asgi_app__(self) -> FastAPI:
+    def __serve_build_asgi_app__(self) -> HttpApp:
         return self._app
 
     async def reconfigure(self, user_config: dict[str, Any]) -> None:

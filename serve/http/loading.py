@@ -1,7 +1,7 @@
 """Puts together what one process serves with: classifiers, metrics, guard."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,7 @@ from serve.access.gate import Gate
 from serve.access.held_bytes import HeldBytes
 from serve.access.proxies import TrustedProxies
 from serve.api.access import Guard
+from serve.api.app import HttpApp
 from serve.api.context import AppContext
 from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Replicas
@@ -148,12 +149,24 @@ def app_context(
         tuple(config.cors_origins),
         config.access_log,
         configured_tracing(),
-        choose_dialects(config.dialects),
         connections,
         bodies=HeldBytes(config.max_buffered_bytes, "bodies"),
         answers=answers,
         changes=ModelChanges(switch, replicas, Repository(config.bundles, config.model_repository)),
     )
+
+
+def http_app(
+    config: ServerConfig,
+    context: AppContext,
+    stop_first: Callable[[], Awaitable[None]] | None = None,
+) -> HttpApp:
+    """Return the app, which speaks the config's dialects.
+
+    Raises:
+        InvalidRequest: there is no such dialect.
+    """
+    return HttpApp(context, choose_dialects(config.dialects), stop_first)
 
 
 def tls_files(config: ServerConfig) -> TlsFiles | None:

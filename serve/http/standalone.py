@@ -6,15 +6,14 @@ import socket
 from collections.abc import Callable
 
 import uvloop
-from fastapi import FastAPI
 
-from serve.api.app import build_http_app
+from serve.api.app import HttpApp
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.classifier.model_switch import ModelSwitch
 from serve.config import ServerConfig, stop_signals
 from serve.http.listener import listen
-from serve.http.loading import app_context, assemble_served
+from serve.http.loading import app_context, assemble_served, http_app
 from serve.http.servers import Servers
 from serve.http.settings import DRAIN_S, ConnectionState
 from serve.policy.database import Database
@@ -46,9 +45,9 @@ def standalone_context(
 
 def build_standalone_app(
     config: ServerConfig, connections: ConnectionState | None = None
-) -> FastAPI:
+) -> HttpApp:
     """Return the app over `standalone_context`; its lifespan starts and stops the engines."""
-    return build_http_app(standalone_context(config, connections))
+    return http_app(config, standalone_context(config, connections))
 
 
 def serve_standalone(
@@ -67,7 +66,7 @@ def serve_standalone(
         PortTaken: another process listens there already.
     """
     context = standalone_context(config)
-    app = build_http_app(context)
+    app = http_app(config, context)
     servers = Servers(app, context, config)
     listen(address)
     # Those of the loop end with it. A signal after that must not end the process before it has
@@ -79,7 +78,7 @@ def serve_standalone(
 
 
 async def _serve(
-    app: FastAPI, servers: Servers, listening: socket.socket, on_ready: Callable[[], None]
+    app: HttpApp, servers: Servers, listening: socket.socket, on_ready: Callable[[], None]
 ) -> None:
     stop = asyncio.Event()
 
@@ -90,7 +89,7 @@ async def _serve(
 
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, signalled, number)
-    async with app.router.lifespan_context(app):
+    async with app.lifespan():
         keep_objects()
         await servers.start(listening)
         on_ready()

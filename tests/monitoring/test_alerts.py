@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from serve.api.app import build_http_app
 from serve.config import ServerConfig
 from serve.dialects.registry import ALL, choose_dialects
 from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, REFLECTION
-from serve.http.standalone import standalone_context
+from serve.http.standalone import build_standalone_app
 from tests.monitoring.conftest import Promtool
 from tests.monitoring.promql import ALERTS, ROOT, alerts
 
@@ -78,11 +77,11 @@ def test_requests_that_classify_count_for_the_objectives_and_no_others(bundle_fo
     queries = (ALERTS.read_text(), (ALERTS.parent / "dashboard.json").read_text().replace("\\", ""))
     [counted] = {p for text in queries for p in re.findall(r'route=~"(/[^"]+)"', text)}
     dialects = choose_dialects([ALL])
-    classify = {each.path for d in dialects for each in d.endpoints if each.scope == "classify"}
+    classify = {each.path for d in dialects for each in d.routes if each.scope == "classify"}
     services = [POOL.FindServiceByName(name) for name in (INFERENCE, HEALTH, REFLECTION)]
     calls = {f"/{each.full_name}/{method.name}" for each in services for method in each.methods}
-    app = build_http_app(standalone_context(ServerConfig(bundles=[str(bundle_folder)])))
-    routes = {getattr(route, "path", "") for route in app.routes} | calls | {"other"}
+    app = build_standalone_app(ServerConfig(bundles=[str(bundle_folder)]))
+    routes = {route.path for route in app.routes} | calls | {"other"}
     infer = f"/{INFERENCE}/ModelInfer"
     assert classify < routes
     assert infer in routes

@@ -1,17 +1,15 @@
 """What a change of a policy would do."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from fastapi import FastAPI
-
-from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
-from serve.api.endpoint import Endpoint
 from serve.api.precondition import Precondition, read_precondition
-from serve.api.record import RequestRecord
-from serve.api.routes.models import UNKNOWN_MODEL
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Route
+from serve.api.routes.models import UNKNOWN_MODEL, named_model
 from serve.api.schemas.dry_run import DryRunReport, DryRunRequest, Proposed
 from serve.api.schemas.error import ErrorBody
 from serve.dry_run.predicted import exits_of, on_audits_here, on_recording
@@ -20,33 +18,16 @@ from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.document import Policy
 from serve.policy.served_ladder import ServedLadder
 
-PATH: Final = "/v1/models/{model}/policy/dry-run"
 
-
-def add_dry_run_route(app: FastAPI, context: AppContext) -> None:
-    """Add the route that tries a change of a policy."""
-    responses: dict[int | str, dict[str, Any]] = {
-        **body_errors(),
-        **UNKNOWN_MODEL,
-        409: {"model": ErrorBody, "description": "Another version is current."},
-        412: {"model": ErrorBody, "description": "No version of If-Match is current."},
-        422: {"model": ErrorBody, "description": "Neither a policy nor a patch came, or both."},
-        429: {"model": ErrorBody, "description": "Another dry run is under way."},
-    }
-    documented = {"tags": ["policy"], "response_model": DryRunReport, "responses": responses}
-    Endpoint(PATH, DryRunRequest, dry_run, documented, scope="admin").add_to(app, context)
-
-
-async def dry_run(context: AppContext, record: RequestRecord, body: DryRunRequest) -> Reply:
+async def dry_run(context: AppContext, request: Request, body: DryRunRequest) -> Response:
     """Say what a change of the policy would do, and change nothing.
 
     Its profiles and those of the live policy are tried on what every exit has said of recorded
     texts, and of the live texts that were audited.
     """
-    classifier = context.catalog.find(record.params["model"])
-    record.model = classifier.name
+    classifier = named_model(context, request)
     entry, applied, *_ = classifier.policy.live
-    _check_version(read_precondition(record.headers, body), entry.version)
+    _check_version(read_precondition(request.headers, body), entry.version)
     with context.dry_runs.only_one():
         run = context.dry_runs.run
         proposed = await run(_propose, body, entry.policy, classifier.ladder)
@@ -57,7 +38,23 @@ async def dry_run(context: AppContext, record: RequestRecord, body: DryRunReques
         replayed = await context.replicas.try_on_audits(classifier.name, policy, here)
         told = classifier.name, entry, proposed, exits, recorded, replayed
         report = await run(DryRunReport.of, *told)
-    return Reply(report.model_dump_json(exclude_none=True).encode())
+    return json_response(report, exclude_none=True)
+
+
+_PATH: Final = "/v1/models/{model}/policy/dry-run"
+_DOCUMENTED: Final = {
+    "tags": ["policy"],
+    "response_model": DryRunReport,
+    "responses": {
+        **body_errors(),
+        **UNKNOWN_MODEL,
+        409: {"model": ErrorBody, "description": "Another version is current."},
+        412: {"model": ErrorBody, "description": "No version of If-Match is current."},
+        422: {"model": ErrorBody, "description": "Neither a policy nor a patch came, or both."},
+        429: {"model": ErrorBody, "description": "Another dry run is under way."},
+    },
+}
+ROUTES: Final = (Route("POST", _PATH, dry_run, "admin", DryRunRequest, documented=_DOCUMENTED),)
 
 
 def _propose(body: DryRunRequest, live: Policy, ladder: ServedLadder) -> Proposed:

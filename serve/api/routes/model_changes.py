@@ -1,17 +1,15 @@
 """Loading and unloading models, and aliases."""
 
-from typing import Any
-
-from fastapi import FastAPI
+from typing import Any, Final
 
 from serve.api.body import check_query, media_type, not_json, read_bytes, read_json
-from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
-from serve.api.endpoint import Endpoint
 from serve.api.finished import to_its_end
 from serve.api.model_changes import Asker, Changed, ModelChanges
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Route
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.model_changes import (
     Aliases,
@@ -35,30 +33,6 @@ def changes_of(context: AppContext) -> ModelChanges:
     return context.changes
 
 
-def add_change_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes that change models and aliases."""
-    answers = {"tags": ["models"], "response_model": ModelsChange, "responses": _answers()}
-    optional = {**answers, "openapi_extra": {"requestBody": {"required": False}}}
-    alias = "/v1/aliases/{alias}"
-    for endpoint in (
-        Endpoint("/v1/models/{model}/load", ModelLoad, load, optional, _read, scope="admin"),
-        Endpoint("/v1/models/{model}/unload", ModelUnload, unload, optional, _read, scope="admin"),
-        Endpoint(alias, AliasMove, move_alias, answers, method="PUT", scope="admin"),
-        Endpoint(alias, AliasRemoval, remove_alias, optional, _read, "DELETE", "admin"),
-    ):
-        endpoint.add_to(app, context)
-
-    @app.get(
-        "/v1/aliases",
-        tags=["models"],
-        responses={503: _answers()[503]},
-        response_model_exclude_none=True,
-    )
-    async def list_aliases() -> Aliases:
-        """List the aliases, and who has changed models and aliases, when and why."""
-        return Aliases.of(await changes_of(context).switch.stored())
-
-
 def _answers() -> dict[int | str, dict[str, Any]]:
     said = {
         404: "No such model, bundle or alias.",
@@ -73,45 +47,70 @@ def _answers() -> dict[int | str, dict[str, Any]]:
     return errors
 
 
-async def _read(record: RequestRecord, schema: type[Any]) -> Any:
+async def _read(request: Request, schema: type[Any]) -> Any:
     """Return a body, which may be left out; `Origins` has refused pages of other sites."""
-    if media_type(record):
-        return await read_json(record, schema, optional=True)
-    check_query(record)
-    if await read_bytes(record):
+    if media_type(request):
+        return await read_json(request, schema, optional=True)
+    check_query(request)
+    if await read_bytes(request):
         raise not_json()
     return schema()
 
 
-async def load(context: AppContext, record: RequestRecord, body: ModelLoad) -> Reply:
+async def load(context: AppContext, request: Request, body: ModelLoad) -> Response:
     """Load a bundle in every replica, and then answer with it, without a failed request.
 
     A model of the same name is replaced: requests that it has taken end with it. Applied in all
     replicas or in none.
     """
-    asker, name = Asker(record, body.reason), record.params["model"]
-    return await _made(record, changes_of(context).load(name, body.bundle, asker))
+    asker, name = Asker(request, body.reason), request.params["model"]
+    return await _made(request, changes_of(context).load(name, body.bundle, asker))
 
 
-async def unload(context: AppContext, record: RequestRecord, body: ModelUnload) -> Reply:
+async def unload(context: AppContext, request: Request, body: ModelUnload) -> Response:
     """Serve a model no more, in every replica; requests that it has taken are answered."""
-    asker, name = Asker(record, body.reason), record.params["model"]
-    return await _made(record, changes_of(context).unload(name, asker))
+    asker, name = Asker(request, body.reason), request.params["model"]
+    return await _made(request, changes_of(context).unload(name, asker))
 
 
-async def move_alias(context: AppContext, record: RequestRecord, body: AliasMove) -> Reply:
+async def move_alias(context: AppContext, request: Request, body: AliasMove) -> Response:
     """Let a name stand for a model, in every replica, from the next request on."""
-    asker, alias = Asker(record, body.reason), record.params["alias"]
-    return await _made(record, changes_of(context).move_alias(alias, body.model, asker))
+    asker, alias = Asker(request, body.reason), request.params["alias"]
+    return await _made(request, changes_of(context).move_alias(alias, body.model, asker))
 
 
-async def remove_alias(context: AppContext, record: RequestRecord, body: AliasRemoval) -> Reply:
+async def remove_alias(context: AppContext, request: Request, body: AliasRemoval) -> Response:
     """Remove an alias, in every replica; the model that it names stays."""
-    asker, alias = Asker(record, body.reason), record.params["alias"]
-    return await _made(record, changes_of(context).move_alias(alias, None, asker))
+    asker, alias = Asker(request, body.reason), request.params["alias"]
+    return await _made(request, changes_of(context).move_alias(alias, None, asker))
 
 
-async def _made(record: RequestRecord, change: Any) -> Reply:
-    changed: Changed = await to_its_end(record, change)
-    shown = ModelsChange.of(changed)
-    return Reply(shown.model_dump_json(exclude_none=True).encode())
+async def _made(request: Request, change: Any) -> Response:
+    changed: Changed = await to_its_end(request, change)
+    return json_response(ModelsChange.of(changed), exclude_none=True)
+
+
+async def list_aliases(context: AppContext, request: Request) -> Response:
+    """List the aliases, and who has changed models and aliases, when and why."""
+    shown = Aliases.of(await changes_of(context).switch.stored())
+    return json_response(shown, exclude_none=True)
+
+
+_TAGS: Final = {"tags": ["models"]}
+_LIST: Final = {
+    **_TAGS,
+    "response_model": Aliases,
+    "responses": {503: _answers()[503]},
+    "response_model_exclude_none": True,
+}
+_CHANGE: Final = {**_TAGS, "response_model": ModelsChange, "responses": _answers()}
+_OPTIONAL: Final = {**_CHANGE, "openapi_extra": {"requestBody": {"required": False}}}
+_MODEL: Final = "/v1/models/{model}"
+_ALIAS: Final = "/v1/aliases/{alias}"
+ROUTES: Final = (
+    Route("POST", f"{_MODEL}/load", load, "admin", ModelLoad, _read, documented=_OPTIONAL),
+    Route("POST", f"{_MODEL}/unload", unload, "admin", ModelUnload, _read, documented=_OPTIONAL),
+    Route("PUT", _ALIAS, move_alias, "admin", AliasMove, documented=_CHANGE),
+    Route("DELETE", _ALIAS, remove_alias, "admin", AliasRemoval, _read, documented=_OPTIONAL),
+    Route("GET", "/v1/aliases", list_aliases, "admin", documented=_LIST),
+)

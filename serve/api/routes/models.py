@@ -1,12 +1,12 @@
 """GET /v1/models."""
 
 import asyncio
-from typing import Any
-
-from fastapi import FastAPI, Request
+from typing import Any, Final
 
 from serve.api.context import AppContext
-from serve.api.record import record_of
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Route
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.models import (
     DecisionsInfo,
@@ -29,26 +29,41 @@ UNKNOWN_MODEL: dict[int | str, dict[str, Any]] = {
 }
 
 
-def add_model_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes that describe models."""
-
-    @app.get("/v1/models", tags=["models"])
-    async def list_models() -> ModelList:
-        """List what is served."""
-        return ModelList(
+async def list_models(context: AppContext, request: Request) -> Response:
+    """List what is served."""
+    return json_response(
+        ModelList(
             object="list",
             data=[_card(classifier) for classifier in context.catalog],
             models=[_describe(classifier) for classifier in context.catalog],
             aliases=dict(context.catalog.aliases),
             repository=await _repository(context),
         )
+    )
 
-    @app.get("/v1/models/{model}", tags=["models"], responses=UNKNOWN_MODEL)
-    async def show_model(model: str, request: Request) -> ModelInfo:
-        """Describe one model: labels, exits, precision, and what its rules give."""
-        classifier = context.catalog.find(model)
-        record_of(request.scope).model = classifier.name
-        return _describe(classifier)
+
+async def show_model(context: AppContext, request: Request) -> Response:
+    """Describe one model: labels, exits, precision, and what its rules give."""
+    return json_response(_describe(named_model(context, request)))
+
+
+def named_model(context: AppContext, request: Request) -> Classifier:
+    """Return the model that a path names, and note it.
+
+    Raises:
+        UnknownModel: there is none of that name.
+    """
+    classifier = context.catalog.find(request.params["model"])
+    request.model = classifier.name
+    return classifier
+
+
+_LIST: Final = {"tags": ["models"], "response_model": ModelList}
+_SHOW: Final = {"tags": ["models"], "response_model": ModelInfo, "responses": UNKNOWN_MODEL}
+ROUTES: Final = (
+    Route("GET", "/v1/models", list_models, "read", documented=_LIST),
+    Route("GET", "/v1/models/{model}", show_model, "read", documented=_SHOW),
+)
 
 
 async def _repository(context: AppContext) -> list[LoadableBundle]:

@@ -1,18 +1,16 @@
 """Health and metrics."""
 
-import asyncio
-from functools import lru_cache
+from typing import Final
 
-import orjson
-from fastapi import FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import Response
-from starlette.routing import Route
 
 from serve.api.context import AppContext
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Route
+from serve.api.routes.pages import console, wants_page
 from serve.api.schemas.base import ResponseModel
 from serve.api.schemas.error import ErrorBody
-from serve.console.pages import page, wants_page
 from serve.errors import Unavailable
 from serve.version import __version__
 
@@ -44,62 +42,45 @@ def check_ready(context: AppContext) -> None:
         raise Unavailable(f"no engine runs for {', '.join(faults)}")
 
 
-def add_document_route(app: FastAPI) -> None:
-    """Answer `/openapi.json` in FastAPI's place, which would write it anew for every request.
+async def about(context: AppContext, request: Request) -> Response:
+    """Tell what answers here; load balancers ask this if they are told nothing else.
 
-    That takes as long as several classifications, and the route needs no key.
+    A browser, which accepts `text/html`, gets the console.
     """
-
-    @lru_cache(maxsize=4)
-    def written(root_path: str) -> bytes:
-        document = app.openapi()
-        if root_path:
-            document = {**document, "servers": [{"url": root_path}]}
-        return orjson.dumps(document)
-
-    async def openapi(request: Request) -> Response:
-        root_path = request.scope.get("root_path", "").rstrip("/")
-        content = await asyncio.to_thread(written, root_path)
-        return Response(content, media_type="application/json")
-
-    app.router.routes.insert(0, Route(str(app.openapi_url), openapi, include_in_schema=False))
+    if wants_page(request):
+        return await console(context, request)
+    return json_response(About(name="offramp", version=__version__, docs="/docs"))
 
 
-def add_operation_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes for probes and for Prometheus."""
+async def live(context: AppContext, request: Request) -> Response:
+    """Tell whether the process answers."""
+    return json_response(Health(status="ok"))
 
-    @app.get("/", tags=["operations"], response_model=About)
-    async def about(request: Request) -> About | Response:
-        """Tell what answers here; load balancers ask this if they are told nothing else.
 
-        A browser, which accepts `text/html`, gets the console.
-        """
-        if wants_page(request):
-            return page(request)
-        return About(name="offramp", version=__version__, docs="/docs")
+async def ready(context: AppContext, request: Request) -> Response:
+    """Tell whether every model is loaded and warmed, its engine runs, and no stop is near."""
+    check_ready(context)
+    return json_response(Health(status="ok"))
 
-    @app.get("/health/live", tags=["operations"])
-    async def live() -> Health:
-        """Tell whether the process answers."""
-        return Health(status="ok")
 
-    @app.get(
-        "/health/ready",
-        tags=["operations"],
-        responses={503: {"model": ErrorBody, "description": "Not ready, or not any more."}},
+async def metrics(context: AppContext, request: Request) -> Response:
+    """Return the metrics of every replica as Prometheus text."""
+    return Response(await context.replicas.metrics_text(), media_type=CONTENT_TYPE_LATEST)
+
+
+_TAGS: Final = {"tags": ["operations"]}
+_NOT_READY: Final = {503: {"model": ErrorBody, "description": "Not ready, or not any more."}}
+_TEXT: Final = {200: {"description": "Prometheus text.", "content": {"text/plain": {}}}}
+
+
+def operation_routes(open_metrics: bool) -> tuple[Route, ...]:
+    """Return the routes for probes and for Prometheus, whose page may need no key."""
+    page = {**_TAGS, "responses": _TEXT}
+    health = {**_TAGS, "response_model": Health}
+    not_ready = {**health, "responses": _NOT_READY}
+    return (
+        Route("GET", "/", about, None, probe=True, documented={**_TAGS, "response_model": About}),
+        Route("GET", "/health/live", live, None, probe=True, documented=health),
+        Route("GET", "/health/ready", ready, None, probe=True, documented=not_ready),
+        Route("GET", "/metrics", metrics, None if open_metrics else "read", documented=page),
     )
-    async def ready() -> Health:
-        """Tell whether every model is loaded and warmed, its engine runs, and no stop is near."""
-        check_ready(context)
-        return Health(status="ok")
-
-    @app.get(
-        "/metrics",
-        tags=["operations"],
-        response_class=Response,
-        responses={200: {"description": "Prometheus text.", "content": {"text/plain": {}}}},
-    )
-    async def metrics() -> Response:
-        """Return the metrics of every replica as Prometheus text."""
-        text = await context.replicas.metrics_text()
-        return Response(text, media_type=CONTENT_TYPE_LATEST)

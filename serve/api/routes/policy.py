@@ -1,20 +1,18 @@
 """The live policy of a model."""
 
 from functools import partial
-from typing import Any
-
-from fastapi import FastAPI, Request, Response
+from typing import Any, Final
 
 from serve.api.body import read_patch
-from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
-from serve.api.endpoint import Endpoint
 from serve.api.finished import to_its_end
 from serve.api.precondition import read_precondition, tag_of
-from serve.api.record import RequestRecord, record_of
 from serve.api.replicas import Ack, Refreshed
-from serve.api.routes.models import UNKNOWN_MODEL
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Route
+from serve.api.routes.models import UNKNOWN_MODEL, named_model
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
     PolicyChange,
@@ -32,32 +30,44 @@ from serve.policy.difference import changes
 from serve.policy.entry import ANONYMOUS, Action, Change, VersionedPolicy
 
 
-def add_policy_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes that show and replace the live policy."""
-    path = "/v1/models/{model}/policy"
+async def show_policy(context: AppContext, request: Request) -> Response:
+    """Show the policy that the next request is answered under."""
+    classifier = named_model(context, request)
+    entry, applied, *_ = classifier.policy.live
+    report = PolicyReport(
+        model=classifier.name,
+        **PolicyReport.fields_of(entry),
+        policy=entry.policy,
+        resolved=_resolved(applied),
+        config_problem=context.catalog.config_problem,
+    )
+    return json_response(report, {"ETag": tag_of(entry.version)}, exclude_none=True)
 
-    @app.get(path, tags=["policy"], responses=UNKNOWN_MODEL, response_model_exclude_none=True)
-    async def show_policy(model: str, request: Request, response: Response) -> PolicyReport:
-        """Show the policy that the next request is answered under."""
-        classifier = context.catalog.find(model)
-        record_of(request.scope).model = classifier.name
-        entry, applied, *_ = classifier.policy.live
-        response.headers["ETag"] = tag_of(entry.version)
-        return PolicyReport(
-            model=classifier.name,
-            **PolicyReport.fields_of(entry),
-            policy=entry.policy,
-            resolved=_resolved(applied),
-            config_problem=context.catalog.config_problem,
-        )
 
-    answers = {"tags": ["policy"], "response_model": PolicyChange, "responses": change_errors()}
-    for endpoint in (
-        Endpoint(path, PolicyUpdate, replace_policy, answers, method="PUT", scope="admin"),
-        Endpoint(path, PolicyPatch, patch_policy, answers, read_patch, "PATCH", "admin"),
-        Endpoint(f"{path}/rollback", PolicyRollback, roll_back_policy, answers, scope="admin"),
-    ):
-        endpoint.add_to(app, context)
+async def replace_policy(context: AppContext, request: Request, body: PolicyUpdate) -> Response:
+    """Replace the policy in every replica, from the next request on.
+
+    Applied whole or not at all. A target that cannot be had is refused. The answer lists the
+    replicas that apply the policy, and those that have not confirmed in time.
+    """
+    return await _change(context, request, body, "put")
+
+
+async def patch_policy(context: AppContext, request: Request, body: PolicyPatch) -> Response:
+    """Change parts of the policy in every replica, with a JSON merge patch (RFC 7396).
+
+    The policy that comes out is checked and answered as that of a PUT. A rule that takes the place
+    of a target, or of a rule with other fields, must delete their fields: send null for each.
+    """
+    return await _change(context, request, body, "patch")
+
+
+async def roll_back_policy(context: AppContext, request: Request, body: PolicyRollback) -> Response:
+    """Go back to a version of the policy that is kept: a new version becomes equal to it.
+
+    Checked and answered as a PUT of that policy.
+    """
+    return await _change(context, request, body, "rollback")
 
 
 def change_errors() -> dict[int | str, dict[str, Any]]:
@@ -77,53 +87,42 @@ def change_errors() -> dict[int | str, dict[str, Any]]:
     return errors
 
 
-async def replace_policy(context: AppContext, record: RequestRecord, body: PolicyUpdate) -> Reply:
-    """Replace the policy in every replica, from the next request on.
-
-    Applied whole or not at all. A target that cannot be had is refused. The answer lists the
-    replicas that apply the policy, and those that have not confirmed in time.
-    """
-    return await _change(context, record, body, "put")
-
-
-async def patch_policy(context: AppContext, record: RequestRecord, body: PolicyPatch) -> Reply:
-    """Change parts of the policy in every replica, with a JSON merge patch (RFC 7396).
-
-    The policy that comes out is checked and answered as that of a PUT. A rule that takes the place
-    of a target, or of a rule with other fields, must delete their fields: send null for each.
-    """
-    return await _change(context, record, body, "patch")
-
-
-async def roll_back_policy(
-    context: AppContext, record: RequestRecord, body: PolicyRollback
-) -> Reply:
-    """Go back to a version of the policy that is kept: a new version becomes equal to it.
-
-    Checked and answered as a PUT of that policy.
-    """
-    return await _change(context, record, body, "rollback")
+_PATH: Final = "/v1/models/{model}/policy"
+_SHOW: Final = {
+    "tags": ["policy"],
+    "response_model": PolicyReport,
+    "responses": UNKNOWN_MODEL,
+    "response_model_exclude_none": True,
+}
+_CHANGE: Final = {"tags": ["policy"], "response_model": PolicyChange, "responses": change_errors()}
+ROUTES: Final = (
+    Route("GET", _PATH, show_policy, "read", documented=_SHOW),
+    Route("PUT", _PATH, replace_policy, "admin", PolicyUpdate, documented=_CHANGE),
+    Route("PATCH", _PATH, patch_policy, "admin", PolicyPatch, read_patch, documented=_CHANGE),
+    Route(
+        "POST", f"{_PATH}/rollback", roll_back_policy, "admin", PolicyRollback, documented=_CHANGE
+    ),
+)
 
 
 async def _change(
-    context: AppContext, record: RequestRecord, body: PolicyEdit, action: Action
-) -> Reply:
-    record.asked = body
-    return await to_its_end(record, _changed(context, record, body, action))
+    context: AppContext, request: Request, body: PolicyEdit, action: Action
+) -> Response:
+    request.asked = body
+    return await to_its_end(request, _changed(context, request, body, action))
 
 
 async def _changed(
-    context: AppContext, record: RequestRecord, body: PolicyEdit, action: Action
-) -> Reply:
-    classifier = context.catalog.find(record.params["model"])
-    record.model = classifier.name
-    condition, live = read_precondition(record.headers, body), classifier.policy
-    change = Change(record.client.name or ANONYMOUS, body.why, action)
+    context: AppContext, request: Request, body: PolicyEdit, action: Action
+) -> Response:
+    classifier = named_model(context, request)
+    condition, live = read_precondition(request.headers, body), classifier.policy
+    change = Change(request.client.name or ANONYMOUS, body.why, action)
     made = await context.policy_threads.change(
         partial(condition.change, live, partial(body.wanted, live), change)
     )
     old, new, applied = made
-    note_change(record, old, new)
+    note_change(request, old, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
     shown = PolicyChange(
         model=classifier.name,
@@ -136,8 +135,7 @@ async def _changed(
         dropped_limits=sorted(_limits(old) - _limits(new)),
         **followers(refreshed, new.version),
     )
-    tag = {"ETag": tag_of(new.version)}
-    return Reply(shown.model_dump_json(exclude_none=True).encode(), tag)
+    return json_response(shown, {"ETag": tag_of(new.version)}, exclude_none=True)
 
 
 def _limits(entry: VersionedPolicy) -> set[str]:

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from fastapi import FastAPI, Request
 from pydantic_core import to_json
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Send
 
 from serve.api.context import AppContext
-from serve.api.record import RequestRecord, record_of
+from serve.api.request import Request
+from serve.api.route import Route
+from serve.api.routes.models import named_model
 from serve.api.routes.policy_history import listed
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.quality import QualityReport
@@ -56,57 +56,48 @@ class Event(NamedTuple):
 Source = Callable[[], AsyncIterator[Event]]
 
 
-def add_event_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes that send events."""
-    streams: set[asyncio.Task[Any] | None] = set()
+async def policy_events(context: AppContext, request: Request) -> "EventStream":
+    """Send what happens to the policy, as server-sent events, from the live version on.
 
-    @app.get(
-        "/v1/models/{model}/policy/events",
-        tags=["policy"],
-        response_class=Response,
-        responses={
-            200: {"description": "Events, until one side ends.", "content": _CONTENT},
-            404: {"model": ErrorBody, "description": "No such model."},
-            422: {"model": ErrorBody, "description": "Last-Event-ID is no version."},
-            429: {"model": ErrorBody, "description": "As many streams are open as may."},
-            503: {"model": ErrorBody, "description": "Where policies are kept does not answer."},
-        },
-    )
-    async def policy_events(model: str, request: Request) -> Response:
-        """Send what happens to the policy, as server-sent events, from the live version on.
-
-        `policy` and `guardrail` have a version as in the history. Their `id` in the header
-        `Last-Event-ID` continues a stream after it. `quality` has what `/v1/models/{model}/quality`
-        answers, when the state of a promise has changed.
-        """
-        classifier = context.catalog.find(model)
-        record = record_of(request.scope)
-        record.model = classifier.name
-        seen = _seen_in(record, classifier.policy)
-        sources = _Policies(classifier, seen).news, _Quality(classifier).news
-        return EventStream(context, classifier, record, sources, streams)
+    `policy` and `guardrail` have a version as in the history. Their `id` in the header
+    `Last-Event-ID` continues a stream after it. `quality` has what `/v1/models/{model}/quality`
+    answers, when the state of a promise has changed.
+    """
+    classifier = named_model(context, request)
+    seen = _seen_in(request, classifier.policy)
+    sources = _Policies(classifier, seen).news, _Quality(classifier).news
+    return EventStream(context, classifier, request, sources)
 
 
 _CONTENT: Final = {"text/event-stream": {"schema": {"type": "string"}}}
+_DOCUMENTED: Final = {
+    "tags": ["policy"],
+    "responses": {
+        200: {"description": "Events, until one side ends.", "content": _CONTENT},
+        404: {"model": ErrorBody, "description": "No such model."},
+        422: {"model": ErrorBody, "description": "Last-Event-ID is no version."},
+        429: {"model": ErrorBody, "description": "As many streams are open as may."},
+        503: {"model": ErrorBody, "description": "Where policies are kept does not answer."},
+    },
+}
+_PATH: Final = "/v1/models/{model}/policy/events"
+ROUTES: Final = (Route("GET", _PATH, policy_events, "admin", documented=_DOCUMENTED),)
 
 
-class EventStream(Response):
+class EventStream:
     """Sends events until the client leaves, the server stops, or the model is served no more."""
 
     def __init__(
         self,
         context: AppContext,
         classifier: Classifier,
-        record: RequestRecord,
+        request: Request,
         sources: tuple[Source, ...],
-        streams: set[asyncio.Task[Any] | None],
     ) -> None:
-        """Take the sources, and the tasks of this process that send events."""
-        super().__init__()
-        self._context, self._record, self._classifier = context, record, classifier
-        self._sources, self._streams = sources, streams
+        self._context, self._request, self._classifier = context, request, classifier
+        self._sources, self._streams = sources, context.event_streams
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def send(self, send: Send) -> None:
         """Send them.
 
         Raises:
@@ -120,7 +111,7 @@ class EventStream(Response):
             await send(
                 {"type": "http.response.start", "status": HTTPStatus.OK, "headers": [*_HEADERS]}
             )
-            if self._record.method != "HEAD":
+            if self._request.method != "HEAD":
                 async for part in self._parts():
                     # Returns when the client has taken it, so nothing piles up.
                     await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -149,9 +140,9 @@ class EventStream(Response):
 
     def _may_go_on(self) -> bool:
         """Tell whether the key is still one that may see this."""
-        guard, record = self._context.guard, self._record
+        guard, request = self._context.guard, self._request
         try:
-            guard.gate.check(guard.identify(record.headers, record.client.address), "admin")
+            guard.gate.check(guard.identify(request.headers, request.client.address), "admin")
         except OfframpError:
             return False
         return True
@@ -195,9 +186,9 @@ class _Quality:
             yield Event("quality", QualityReport.of(self._classifier.name, judged))
 
 
-def _seen_in(record: RequestRecord, live: LivePolicy) -> int | None:
+def _seen_in(request: Request, live: LivePolicy) -> int | None:
     """Return the version after which a client goes on; None for one that begins."""
-    given = record.headers.get("last-event-id")
+    given = request.headers.get("last-event-id")
     if given is None:
         return None
     if not _VERSION.fullmatch(given):

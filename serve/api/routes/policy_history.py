@@ -1,12 +1,15 @@
 """The versions of a model's policy that are kept."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import FastAPI, Path, Query, Request
+from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
 from serve.api.context import AppContext
-from serve.api.record import record_of
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Route, read_parameters
+from serve.api.routes.models import named_model
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
     MAX_VERSION,
@@ -26,42 +29,68 @@ LOOK_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def add_history_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes that show earlier versions of a policy."""
-    path = "/v1/models/{model}/policy/history"
+class HistoryParameters(BaseModel):
+    """How much of a history is listed."""
 
-    @app.get(path, tags=["policy"], responses=LOOK_ERRORS, response_model_exclude_none=True)
-    async def policy_history(
-        model: str, request: Request, limit: Annotated[int, Query(ge=1, le=_MAX_LIMIT)] = 50
-    ) -> PolicyHistory:
-        """List the versions of the policy that are kept, newest first, and what each changed.
+    limit: int = Field(50, ge=1, le=_MAX_LIMIT)
 
-        Kept are the last 100, and the newest that came from the bundle or the deployment's config.
-        """
-        classifier = context.catalog.find(model)
-        record_of(request.scope).model = classifier.name
-        newest_first = reversed(classifier.policy.history[-limit:])
-        return PolicyHistory(model=classifier.name, entries=list(map(listed, newest_first)))
 
-    @app.get(
-        f"{path}/{{version}}",
-        tags=["policy"],
-        responses=LOOK_ERRORS,
-        response_model_exclude_none=True,
+class VersionParameters(BaseModel):
+    """Which version is shown."""
+
+    version: int = Field(ge=1, le=MAX_VERSION)
+
+
+async def policy_history(context: AppContext, request: Request) -> Response:
+    """List the versions of the policy that are kept, newest first, and what each changed.
+
+    Kept are the last 100, and the newest that came from the bundle or the deployment's config.
+    """
+    limit = read_parameters(request, HistoryParameters).limit
+    classifier = named_model(context, request)
+    newest_first = reversed(classifier.policy.history[-limit:])
+    history = PolicyHistory(model=classifier.name, entries=list(map(listed, newest_first)))
+    return json_response(history, exclude_none=True)
+
+
+async def policy_version(context: AppContext, request: Request) -> Response:
+    """Show a version of the policy, and what it has changed."""
+    version = read_parameters(request, VersionParameters).version
+    classifier = named_model(context, request)
+    entry, changes = classifier.policy.version(version)
+    shown = PolicyVersion(
+        model=classifier.name,
+        policy=entry.policy,
+        changes=changes,
+        **PolicyVersion.fields_of(entry),
     )
-    async def policy_version(
-        model: str, request: Request, version: Annotated[int, Path(ge=1, le=MAX_VERSION)]
-    ) -> PolicyVersion:
-        """Show a version of the policy, and what it has changed."""
-        classifier = context.catalog.find(model)
-        record_of(request.scope).model = classifier.name
-        entry, changes = classifier.policy.version(version)
-        return PolicyVersion(
-            model=classifier.name,
-            policy=entry.policy,
-            changes=changes,
-            **PolicyVersion.fields_of(entry),
-        )
+    return json_response(shown, exclude_none=True)
+
+
+_PATH: Final = "/v1/models/{model}/policy/history"
+_DOCUMENTED: Final = {
+    "tags": ["policy"],
+    "responses": LOOK_ERRORS,
+    "response_model_exclude_none": True,
+}
+ROUTES: Final = (
+    Route(
+        "GET",
+        _PATH,
+        policy_history,
+        "admin",
+        parameters=HistoryParameters,
+        documented={**_DOCUMENTED, "response_model": PolicyHistory},
+    ),
+    Route(
+        "GET",
+        f"{_PATH}/{{version}}",
+        policy_version,
+        "admin",
+        parameters=VersionParameters,
+        documented={**_DOCUMENTED, "response_model": PolicyVersion},
+    ),
+)
 
 
 def listed(kept: Kept) -> HistoryEntry:

@@ -3,14 +3,13 @@
 from functools import partial
 from typing import Final
 
-from fastapi import FastAPI, Request
-
-from serve.api.classification import Reply
 from serve.api.context import AppContext
-from serve.api.endpoint import Endpoint
 from serve.api.finished import to_its_end
 from serve.api.precondition import Precondition, read_precondition, tag_of
-from serve.api.record import RequestRecord, record_of
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Route
+from serve.api.routes.models import named_model
 from serve.api.routes.policy import change_errors, followers
 from serve.api.routes.policy_history import LOOK_ERRORS
 from serve.api.schemas.policy import ChangeRequest
@@ -29,63 +28,65 @@ from serve.policy.live import Replacement
 from serve.rollout.moves import moved
 from serve.rollout.watch import too_early
 
-PATH: Final = "/v1/models/{model}/policy/rollout"
 
-_SHOW_ERRORS: Final = {status: said for status, said in LOOK_ERRORS.items() if status != 422}
+async def show_rollout(context: AppContext, request: Request) -> Response:
+    """Show the rollout that runs, or else the last one: its arms, verdicts and moves.
 
-
-def add_rollout_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes that start, show and move rollouts."""
-
-    @app.get(PATH, tags=["rollout"], responses=_SHOW_ERRORS, response_model_exclude_none=True)
-    async def show_rollout(model: str, request: Request) -> RolloutReport:
-        """Show the rollout that runs, or else the last one: its arms, verdicts and moves.
-
-        The counts of other replicas are some seconds old at most.
-        """
-        classifier = context.catalog.find(model)
-        record_of(request.scope).model = classifier.name
-        return await context.policy_threads.change(partial(_report, classifier))
-
-    errors = {status: said for status, said in change_errors().items() if status != 428}
-    documented = {"tags": ["rollout"], "response_model": RolloutMoved, "responses": errors}
-    for tail, schema, handle in (
-        ("", RolloutStart, start_rollout),
-        ("/promote", RolloutMove, promote_rollout),
-        ("/pause", RolloutMove, pause_rollout),
-        ("/resume", RolloutMove, resume_rollout),
-        ("/abort", RolloutMove, abort_rollout),
-    ):
-        endpoint = Endpoint(f"{PATH}{tail}", schema, handle, documented, scope="admin")
-        endpoint.add_to(app, context)
+    The counts of other replicas are some seconds old at most.
+    """
+    classifier = named_model(context, request)
+    report = await context.policy_threads.change(partial(_report, classifier))
+    return json_response(report, exclude_none=True)
 
 
-async def start_rollout(context: AppContext, record: RequestRecord, body: RolloutStart) -> Reply:
+async def start_rollout(context: AppContext, request: Request, body: RolloutStart) -> Response:
     """Let a share of the requests follow a candidate in every replica, from the next request on.
 
     Refused as a PUT of the candidate would be. The policy stays as it is for all other requests.
     """
-    return await _move(context, record, body, "rollout")
+    return await _move(context, request, body, "rollout")
 
 
-async def promote_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
+async def promote_rollout(context: AppContext, request: Request, body: RolloutMove) -> Response:
     """Go on to the next step now; after the last one the candidate becomes the policy."""
-    return await _move(context, record, body, "promote")
+    return await _move(context, request, body, "promote")
 
 
-async def pause_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
+async def pause_rollout(context: AppContext, request: Request, body: RolloutMove) -> Response:
     """Keep the share as it is. A bound that is broken still ends the rollout."""
-    return await _move(context, record, body, "pause")
+    return await _move(context, request, body, "pause")
 
 
-async def resume_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
+async def resume_rollout(context: AppContext, request: Request, body: RolloutMove) -> Response:
     """Begin the step of a paused rollout anew."""
-    return await _move(context, record, body, "resume")
+    return await _move(context, request, body, "resume")
 
 
-async def abort_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
+async def abort_rollout(context: AppContext, request: Request, body: RolloutMove) -> Response:
     """Go back to the policy for all requests, from the next one on."""
-    return await _move(context, record, body, "abort")
+    return await _move(context, request, body, "abort")
+
+
+_PATH: Final = "/v1/models/{model}/policy/rollout"
+_SHOW: Final = {
+    "tags": ["rollout"],
+    "response_model": RolloutReport,
+    "responses": {status: said for status, said in LOOK_ERRORS.items() if status != 422},
+    "response_model_exclude_none": True,
+}
+_MOVE: Final = {
+    "tags": ["rollout"],
+    "response_model": RolloutMoved,
+    "responses": {status: said for status, said in change_errors().items() if status != 428},
+}
+ROUTES: Final = (
+    Route("GET", _PATH, show_rollout, "read", documented=_SHOW),
+    Route("POST", _PATH, start_rollout, "admin", RolloutStart, documented=_MOVE),
+    Route("POST", f"{_PATH}/promote", promote_rollout, "admin", RolloutMove, documented=_MOVE),
+    Route("POST", f"{_PATH}/pause", pause_rollout, "admin", RolloutMove, documented=_MOVE),
+    Route("POST", f"{_PATH}/resume", resume_rollout, "admin", RolloutMove, documented=_MOVE),
+    Route("POST", f"{_PATH}/abort", abort_rollout, "admin", RolloutMove, documented=_MOVE),
+)
 
 
 def _check_bounds(classifier: Classifier, asked: RolloutStart) -> None:
@@ -115,28 +116,26 @@ def _answered(classifier: Classifier) -> int:
 
 
 async def _move(
-    context: AppContext, record: RequestRecord, body: ChangeRequest, action: RolloutAction
-) -> Reply:
-    record.asked = body
-    return await to_its_end(record, _moved(context, record, body, action))
+    context: AppContext, request: Request, body: ChangeRequest, action: RolloutAction
+) -> Response:
+    request.asked = body
+    return await to_its_end(request, _moved(context, request, body, action))
 
 
 async def _moved(
-    context: AppContext, record: RequestRecord, body: ChangeRequest, action: RolloutAction
-) -> Reply:
-    classifier = context.catalog.find(record.params["model"])
-    record.model = classifier.name
-    condition = read_precondition(record.headers, body)
-    change = Change(record.client.name or ANONYMOUS, body.why, action)
+    context: AppContext, request: Request, body: ChangeRequest, action: RolloutAction
+) -> Response:
+    classifier = named_model(context, request)
+    condition = read_precondition(request.headers, body)
+    change = Change(request.client.name or ANONYMOUS, body.why, action)
     old, new, _ = await context.policy_threads.change(
         partial(_roll, classifier, condition, body, change, action)
     )
-    note_change(record, old, new)
+    note_change(request, old, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
     shown = dict(await context.policy_threads.run(_report, classifier))
     shown_move = RolloutMoved(**shown, **followers(refreshed, new.version))
-    content = shown_move.model_dump_json(exclude_none=True).encode()
-    return Reply(content, {"ETag": tag_of(new.version)})
+    return json_response(shown_move, {"ETag": tag_of(new.version)}, exclude_none=True)
 
 
 def _roll(

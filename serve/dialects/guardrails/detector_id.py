@@ -8,7 +8,7 @@ from serve.api.context import AppContext
 from serve.api.dial import EXIT
 from serve.api.followed import followed_by
 from serve.api.model_choice import models_for
-from serve.api.record import RequestRecord
+from serve.api.request import Request
 from serve.classifier.classifier import Classifier
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import InvalidRequest, UnknownDetector
@@ -18,7 +18,7 @@ DETECTOR_ID: Final = "detector-id"
 
 
 def with_detector(
-    context: AppContext, record: RequestRecord, asked: GuardrailParameters
+    context: AppContext, request: Request, asked: GuardrailParameters
 ) -> tuple[GuardrailParameters, bool]:
     """Read the header that names the detector: one of a policy's, a model, or a profile.
 
@@ -30,16 +30,16 @@ def with_detector(
         UnknownDetector: the name stands for nothing.
         InvalidRequest: it stands for several things, or contradicts the parameters.
     """
-    detector = record.headers.get(DETECTOR_ID)
+    detector = request.headers.get(DETECTOR_ID)
     if detector is None:
         return asked, False
-    if DETECTOR_ID in record.headers.repeated:
+    if DETECTOR_ID in request.headers.repeated:
         raise InvalidRequest(f"{DETECTOR_ID}: comes more than once; send one")
-    models, named = models_for(context.catalog, record.client), context.catalog.found
+    models, named = models_for(context.catalog, request.client), context.catalog.found
     asked = _without_alias(asked, named)
     asked_of = [each for each in models if asked.model in (None, each.name)]
-    policies = {each.name: followed_by(record, each).entry.policy for each in models}
-    record.arm = None  # known once the model is
+    policies = {each.name: followed_by(request, each).entry.policy for each in models}
+    request.arm = None  # known once the model is
     mapped = [each for each in asked_of if detector in policies[each.name].detectors]
     if len(mapped) > 1:
         names = " and ".join(each.name for each in mapped)
@@ -49,7 +49,7 @@ def with_detector(
         )
     if mapped:
         profile = policies[mapped[0].name].detectors[detector]
-        if asked.exit is not None or EXIT in record.headers:
+        if asked.exit is not None or EXIT in request.headers:
             place = f"{asked.place}.exit" if asked.exit is not None else EXIT
             raise InvalidRequest(
                 f"{place}: {DETECTOR_ID} stands for a profile of the policy; leave it out"
@@ -59,16 +59,16 @@ def with_detector(
         return _with(asked, model=by_name[0].name), False
     if len(asked_of) == 1 and detector in policies[asked_of[0].name].profiles:
         return _with(asked, profile=detector), False
-    _note_arm(record, asked_of, detector)
-    raise UnknownDetector(_unknown(policies, record.client, detector))
+    _note_arm(request, asked_of, detector)
+    raise UnknownDetector(_unknown(policies, request.client, detector))
 
 
-def _note_arm(record: RequestRecord, asked_of: Sequence[Classifier], detector: str) -> None:
+def _note_arm(request: Request, asked_of: Sequence[Classifier], detector: str) -> None:
     """Let the arm count that it has no such detector, if it is known which model is meant."""
     if len(asked_of) > 1:
         asked_of = [each for each in asked_of if detector in _detectors_of_arms(each)]
     if len(asked_of) == 1:
-        followed_by(record, asked_of[0])
+        followed_by(request, asked_of[0])
 
 
 def _detectors_of_arms(classifier: Classifier) -> set[str]:

@@ -1,16 +1,15 @@
 """The detectors of FMS and TrustyAI."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from serve.api.classification import Asked
 from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.documented import classify_errors
-from serve.api.endpoint import Endpoint, classifying
 from serve.api.json_encoding import short
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import Route
 from serve.classifier.flagger import Found
 from serve.dialects.guardrails.flagging import Flagged, flag_texts
 from serve.dialects.guardrails.schemas import (
@@ -22,7 +21,7 @@ from serve.dialects.guardrails.schemas import (
 from serve.errors import OfframpError
 
 
-def detect(context: AppContext, record: RequestRecord, body: DetectorRequest) -> Asked:
+async def detect(context: AppContext, request: Request, body: DetectorRequest) -> Response:
     """Return what flags each text, in the form of FMS and TrustyAI detectors."""
     asked = body.detector_params or GuardrailParameters()
 
@@ -33,7 +32,7 @@ def detect(context: AppContext, record: RequestRecord, body: DetectorRequest) ->
             for each, text in zip(found, body.contents, strict=True)
         ]
 
-    return flag_texts(context, record, asked, lambda _: body.contents, make)
+    return await flag_texts(context, request, asked, lambda _: body.contents, make)
 
 
 def _detections(found: Sequence[Found], text: str, kind: str) -> list[dict[str, Any]]:
@@ -63,17 +62,22 @@ OPTIONS: dict[str, Any] = {"tags": [NAME], "responses": classify_errors(Detector
 # The way to have long texts looked at.
 WINDOWS = '"windows": {"stride": 64, "combine": "any"}'
 
+_OPTIONS = {**OPTIONS, "response_model": list[list[Detection]]}
+_BELOW = "/api/v1/text/"
+
 DETECTORS = Dialect(
     NAME,
-    re.compile(r"/api/v1/text/.*"),
     error_body,
-    (
-        Endpoint(
-            "/api/v1/text/contents",
+    [
+        Route(
+            "POST",
+            f"{_BELOW}contents",
+            detect,
+            "classify",
             DetectorRequest,
-            classifying(detect),
-            {"response_model": list[list[Detection]], **OPTIONS},
-        ),
-    ),
+            documented=_OPTIONS,
+        )
+    ],
+    below=_BELOW,
     words={INPUT: r"contents\1", TRUNCATE: WINDOWS},
 )

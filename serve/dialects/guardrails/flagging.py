@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from serve.api.classification import Asked, Classification, Reply, read_fields
+from serve.api.classification import Classification, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.exit_report import DEFERRED, MAX_LISTED, exit_headers
 from serve.api.json_encoding import to_json
 from serve.api.locks import Locks, bound, undecided
 from serve.api.model_choice import model_for
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
 from serve.classifier.flagger import Found
@@ -81,55 +82,55 @@ class Flagged(NamedTuple):
 Make = Callable[[Flagged, list[list[Found]]], Any]
 
 
-def flag_texts(
+async def flag_texts(
     context: AppContext,
-    record: RequestRecord,
-    asked: GuardrailParameters,
+    request: Request,
+    parameters: GuardrailParameters,
     texts_of: Callable[[Locks], Sequence[str]],
     make: Make,
-) -> Asked:
-    """Return a request for texts under the flag of the request or its profile.
+) -> Response:
+    """Answer a request for texts under the flag of the request or its profile.
 
     The headers may name the detector and hold the dial.
 
     Args:
         context: what serves.
-        record: of the request.
-        asked: its parameters.
+        request: that has come.
+        parameters: of the request.
         texts_of: reads the texts, as far as the locks let pass what is none.
         make: writes the answer.
 
     Raises:
         OfframpError: of the request, or there is no flag.
     """
-    asked, assigned = with_detector(context, record, asked)
-    classifier = model_for(context.catalog, record.client, asked.model)
-    record.model, place = classifier.name, asked.place
-    names = {name: f"{place}.{name}" for name in type(asked).model_fields}
-    fields = _fields(asked) | {"inputs": _IN_PLACE_OF_BLANK}
-    request = bound(record.client, read_fields(fields, record.headers, names))
-    locks = Locks(record, classifier, request, True, assigned)
-    locks.check(request)
-    flag, least = _flag(classifier, locks, request, asked)
+    parameters, assigned = with_detector(context, request, parameters)
+    classifier = model_for(context.catalog, request.client, parameters.model)
+    request.model, place = classifier.name, parameters.place
+    names = {name: f"{place}.{name}" for name in type(parameters).model_fields}
+    fields = _fields(parameters) | {"inputs": _IN_PLACE_OF_BLANK}
+    asked = bound(request.client, read_fields(fields, request.headers, names))
+    locks = Locks(request, classifier, asked, True, assigned)
+    locks.check(asked)
+    flag, least = _flag(classifier, locks, asked, parameters)
     texts = texts_of(locks)
     blank = [not text.strip() for text in texts]
     inputs = [_IN_PLACE_OF_BLANK if b else t for b, t in zip(blank, texts, strict=True)]
-    windows = _windows(request.windows or locks.settings.windows, flag, least)
+    windows = _windows(asked.windows or locks.settings.windows, flag, least)
     update = {
         "inputs": inputs or [_IN_PLACE_OF_BLANK],
         "windows": windows,
-        "special_tokens": request.special_tokens or locks.special_tokens,
+        "special_tokens": asked.special_tokens or locks.special_tokens,
     }
-    request = request.model_copy(update=update)
 
-    def write(answered: Classification) -> Reply:
+    def write(answered: Classification) -> Response:
         flagged = Flagged(blank, answered, least)
         headers = exit_headers(answered)
         if deferred := flagged.deferred():
             headers[DEFERRED] = ",".join([str(each).lower() for each in deferred[:MAX_LISTED]])
-        return Reply(to_json(make(flagged, flagged.found())), headers)
+        return Response(to_json(make(flagged, flagged.found())), headers)
 
-    return Asked(request, write, flag, assigned)
+    asked = asked.model_copy(update=update)
+    return await respond(context, request, asked, write, flag, assigned)
 
 
 # In detectors, `detection` names what a model does and `detection_type` its label.
@@ -156,7 +157,10 @@ def _fields(asked: GuardrailParameters) -> dict[str, Any]:
 
 
 def _flag(
-    classifier: Classifier, locks: Locks, request: ClassifyRequest, asked: GuardrailParameters
+    classifier: Classifier,
+    locks: Locks,
+    asked: ClassifyRequest,
+    parameters: GuardrailParameters,
 ) -> tuple[AnyFlag, float]:
     """Return the flag of a request, and the score from which on a text is known to be flagged.
 
@@ -167,10 +171,10 @@ def _flag(
         NoFlag: there is none.
         OfframpError: its threshold would raise one that is locked.
     """
-    flag, threshold = request.flag or locks.settings.flag, asked.threshold
+    flag, threshold = asked.flag or locks.settings.flag, parameters.threshold
     if flag is None:
-        if not asked.reads_scores:
-            raise NoFlag(_no_flag(classifier.name, asked.place))
+        if not parameters.reads_scores:
+            raise NoFlag(_no_flag(classifier.name, parameters.place))
         # A locked threshold is the client's own, which compares the scores itself.
         bound = 0.0 if threshold is None or locks.keeps("flag") else threshold
         least = math.inf if threshold is None else threshold
@@ -179,7 +183,7 @@ def _flag(
         return flag, 0.0
     if not locks.keeps("flag"):
         return with_threshold(flag, threshold), 0.0
-    if not asked.reads_scores and threshold > min(thresholds(flag).values()):
+    if not parameters.reads_scores and threshold > min(thresholds(flag).values()):
         raise locks.refusal("threshold", "flag")
     return with_threshold(flag, threshold, lower_only=True), threshold
 

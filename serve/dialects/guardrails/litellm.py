@@ -1,15 +1,14 @@
 """LiteLLM's generic guardrail."""
 
-import re
 from typing import Any, Final
 
-from serve.api.classification import Asked
 from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect
-from serve.api.endpoint import Endpoint, classifying
 from serve.api.json_encoding import short
 from serve.api.locks import Locks
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import Route
 from serve.classifier.flagger import Found
 from serve.dialects.guardrails.detectors import NAME, OPTIONS, WINDOWS, error_body
 from serve.dialects.guardrails.flagging import Flagged, flag_texts
@@ -23,14 +22,14 @@ from serve.dialects.guardrails.schemas import (
 _MAX_REASONS: Final = 5
 
 
-def decide(context: AppContext, record: RequestRecord, body: LiteLLMRequest) -> Asked:
+async def decide(context: AppContext, request: Request, body: LiteLLMRequest) -> Response:
     """Block a call if any of its texts is flagged, as LiteLLM's generic guardrail."""
     asked = body.additional_provider_specific_params or LiteLLMParameters()
 
     def texts(locks: Locks) -> list[str]:
         return texts_of(body, locks.unchecked(asked.unchecked))
 
-    return flag_texts(context, record, asked, texts, _decision)
+    return await flag_texts(context, request, asked, texts, _decision)
 
 
 def _decision(flagged: Flagged, found: list[list[Found]]) -> dict[str, Any]:
@@ -47,17 +46,15 @@ def _decision(flagged: Flagged, found: list[list[Found]]) -> dict[str, Any]:
 
 
 _PATH = "/beta/litellm_basic_guardrail_api"
+_OPTIONS = {
+    **OPTIONS,
+    "response_model": LiteLLMResponse,
+    "response_model_exclude_none": True,
+}
+
 LITELLM = Dialect(
     NAME,
-    re.compile(_PATH),
     error_body,
-    (
-        Endpoint(
-            _PATH,
-            LiteLLMRequest,
-            classifying(decide),
-            {"response_model": LiteLLMResponse, "response_model_exclude_none": True, **OPTIONS},
-        ),
-    ),
+    [Route("POST", _PATH, decide, "classify", LiteLLMRequest, documented=_OPTIONS)],
     words={INPUT: r"texts\1", TRUNCATE: WINDOWS},
 )

@@ -4,19 +4,19 @@ The client takes the first element of an answer to text classification, so the l
 are a list in a list. For token classification it takes the whole list.
 """
 
-import re
 from functools import partial
 from typing import Any
 
-from serve.api.classification import Asked, Classification, Reply, read_fields
+from serve.api.classification import Classification, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import TRUNCATE, Dialect, error_text
 from serve.api.documented import classify_errors
-from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import Route
 from serve.api.schemas.error import ErrorText
 from serve.api.scores import entities, function_of_transformers, label_scores
 from serve.dialects.hf.schemas import (
@@ -39,10 +39,10 @@ _NAMES = {
 }
 
 
-def classify(context: AppContext, record: RequestRecord, body: HuggingFaceRequest) -> Asked:
+async def classify(context: AppContext, request: Request, body: HuggingFaceRequest) -> Response:
     """Classify with the model of the path or the only one, as Hugging Face's Inference API does."""
-    asked, model = body.parameters or HuggingFaceParameters(), record.params.get("model")
-    of_tokens = model_for(context.catalog, record.client, model).traits.task == "token"
+    asked, model = body.parameters or HuggingFaceParameters(), request.params.get("model")
+    of_tokens = model_for(context.catalog, request.client, model).traits.task == "token"
     _check(asked, of_tokens)
     fields = {
         "model": model,
@@ -57,7 +57,7 @@ def classify(context: AppContext, record: RequestRecord, body: HuggingFaceReques
         write = partial(_write_entities, asked, isinstance(body.inputs, list))
     else:
         write = partial(_write_labels, asked)
-    return Asked(read_fields(fields, record.headers, _NAMES), write)
+    return await respond(context, request, read_fields(fields, request.headers, _NAMES), write)
 
 
 def _check(asked: HuggingFaceParameters, of_tokens: bool) -> None:
@@ -68,14 +68,16 @@ def _check(asked: HuggingFaceParameters, of_tokens: bool) -> None:
             raise InvalidRequest(f"parameters.{name}: is for models that {kind}; leave it out")
 
 
-def _write_labels(asked: HuggingFaceParameters, answered: Classification) -> Reply:
+def _write_labels(asked: HuggingFaceParameters, answered: Classification) -> Response:
     function = asked.function_to_apply or function_of_transformers(answered.classifier)
     found = label_scores(answered, function, asked.top_k)
     shown = [[{"label": each.label, "score": each.score} for each in row] for row in found]
-    return Reply(to_json(shown), exit_headers(answered))
+    return Response(to_json(shown), exit_headers(answered))
 
 
-def _write_entities(asked: HuggingFaceParameters, several: bool, answered: Classification) -> Reply:
+def _write_entities(
+    asked: HuggingFaceParameters, several: bool, answered: Classification
+) -> Response:
     left_out = set(asked.ignore_labels or ())
     name = "entity" if asked.aggregation_strategy == "none" else "entity_group"
     shown = ("score", "word", "start", "end")
@@ -87,7 +89,7 @@ def _write_entities(asked: HuggingFaceParameters, several: bool, answered: Class
         ]
         for of_text in entities(answered)
     ]
-    return Reply(to_json(found if several else found[0]), exit_headers(answered))
+    return Response(to_json(found if several else found[0]), exit_headers(answered))
 
 
 _OPTIONS: dict[str, Any] = {
@@ -98,11 +100,10 @@ _OPTIONS: dict[str, Any] = {
 
 HUGGING_FACE = Dialect(
     "hf",
-    re.compile(r"/|/models/[^/]*"),
     error_text,
-    (
-        Endpoint("/", HuggingFaceRequest, classifying(classify), _OPTIONS),
-        Endpoint("/models/{model}", HuggingFaceRequest, classifying(classify), _OPTIONS),
-    ),
+    [
+        Route("POST", path, classify, "classify", HuggingFaceRequest, documented=_OPTIONS)
+        for path in ("/", "/models/{model}")
+    ],
     words={TRUNCATE: '"parameters": {"truncation": true}'},
 )

@@ -3,17 +3,18 @@
 `GET /v1/models/{model}`, by which its clients see whether a model is ready, is our own route.
 """
 
-import re
+from typing import Any
 
-from serve.api.classification import Asked, Classification, Reply, read_fields
+from serve.api.classification import Classification, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect, error_text
 from serve.api.documented import classify_errors
-from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers, exit_report
 from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import Route
 from serve.api.schemas.error import ErrorText
 from serve.api.scores import check_labels_texts, label_scores
 from serve.dialects.kserve.schemas import KServeParameters, KServeRequest, KServeResponse
@@ -28,37 +29,32 @@ _NAMES = {
 }
 
 
-def predict(context: AppContext, record: RequestRecord, body: KServeRequest) -> Asked:
+async def predict(context: AppContext, request: Request, body: KServeRequest) -> Response:
     """Classify instances, in the form of KServe's protocol V1."""
-    model = record.params["model"]
-    check_labels_texts(model_for(context.catalog, record.client, model))
+    model = request.params["model"]
+    check_labels_texts(model_for(context.catalog, request.client, model))
     asked = body.parameters or KServeParameters()
     fields = {"model": model, "inputs": body.instances, **dict(asked)}
-    return Asked(read_fields(fields, record.headers, _NAMES), _write)
+    return await respond(context, request, read_fields(fields, request.headers, _NAMES), _write)
 
 
-def _write(answered: Classification) -> Reply:
+def _write(answered: Classification) -> Response:
     traits = answered.classifier.traits
     predictions = [{each.label: each.score for each in row} for row in label_scores(answered)]
     exits = [exit_report(traits, answer) for answer in answered.classified.answers]
-    return Reply(to_json({"predictions": predictions, "exits": exits}), exit_headers(answered))
+    return Response(to_json({"predictions": predictions, "exits": exits}), exit_headers(answered))
 
+
+_OPTIONS: dict[str, Any] = {
+    "tags": ["KServe"],
+    "response_model": KServeResponse,
+    "responses": classify_errors(ErrorText),
+}
+_PATH = "/v1/models/{model}:predict"
 
 KSERVE = Dialect(
     "kserve",
-    re.compile(r"/v1/models/[^/]*:predict"),
     error_text,
-    (
-        Endpoint(
-            "/v1/models/{model}:predict",
-            KServeRequest,
-            classifying(predict),
-            {
-                "tags": ["KServe"],
-                "response_model": KServeResponse,
-                "responses": classify_errors(ErrorText),
-            },
-        ),
-    ),
+    [Route("POST", _PATH, predict, "classify", KServeRequest, documented=_OPTIONS)],
     words={INPUT: r"instances\1", TRUNCATE: '"parameters": {"truncate": true}'},
 )

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from serve.api.classification import JSON, Classification, Reply
+from serve.api.classification import Classification
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import rounded, short, to_json
+from serve.api.response import JSON, Response
 from serve.dialects.oip.body import HEADER_LENGTH
 from serve.dialects.oip.compression import IDENTITY, choose_encoding, pack
 from serve.dialects.oip.outputs import Wanted, output_tensors
@@ -17,7 +18,7 @@ from serve.dialects.oip.tensors import Tensor, to_bytes
 
 def write(
     wanted: list[Wanted], request_id: str | None, accepted: str, answered: Classification
-) -> Reply:
+) -> Response:
     """Return the answer; `accepted` is the request's Accept-Encoding."""
     described, behind = [], []
     for tensor, each in zip(output_tensors(answered, wanted), wanted, strict=True):
@@ -36,9 +37,9 @@ def write(
     body = b"".join((json, *behind))
     encoding = choose_encoding(accepted, len(body))
     if encoding == IDENTITY:
-        return Reply(body, headers, media_type)
+        return Response(body, headers, media_type)
     headers |= {"content-encoding": encoding, "vary": "Accept-Encoding"}
-    return Reply(pack(body, encoding), headers, media_type)
+    return Response(pack(body, encoding), headers, media_type)
 
 
 def _describe(tensor: Tensor, raw: bytes | None) -> bytes:

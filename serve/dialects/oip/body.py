@@ -15,7 +15,7 @@ from serve.api.body import (
     read_bytes,
 )
 from serve.api.json_decoding import MAX_ELEMENTS, parse_json
-from serve.api.record import RequestHeaders, RequestRecord
+from serve.api.request import Headers, Request
 from serve.dialects.oip.compression import unpack
 from serve.dialects.oip.schemas import InferRequest
 from serve.dialects.oip.signature import BYTES, TEXT
@@ -32,7 +32,7 @@ _MAX_LISTED: Final = 4 * MAX_ELEMENTS
 _OF_FORMS: Final = (CURLS_FORM, "multipart/form-data", "text/plain")
 
 
-async def read_infer(record: RequestRecord, schema: type[Body]) -> Body:
+async def read_infer(request: Request, schema: type[Body]) -> Body:
     """Return the body of an inference request, or of another one of the same protocol.
 
     The clients compress bodies, name no type or various ones, and send no body where all fields of
@@ -41,13 +41,13 @@ async def read_infer(record: RequestRecord, schema: type[Body]) -> Body:
     Raises:
         OfframpError: the body is refused.
     """
-    check_query(record)
-    body = await _read_unpacked(record)
+    check_query(request)
+    body = await _read_unpacked(request)
     # Triton's client sends the header with requests that hold no tensors too, where its caller
     # gives the same headers to all calls: it changes them.
-    length = _header_length(record.headers, len(body)) if schema is InferRequest else None
+    length = _header_length(request.headers, len(body)) if schema is InferRequest else None
     if length is None:
-        if media_type(record) in _OF_FORMS:
+        if media_type(request) in _OF_FORMS:
             raise not_json()
         return await _validated(body, schema, f"bytes of tensors behind it need {HEADER_LENGTH}")
     if not length:
@@ -58,11 +58,11 @@ async def read_infer(record: RequestRecord, schema: type[Body]) -> Body:
     return read
 
 
-async def _read_unpacked(record: RequestRecord) -> bytes:
+async def _read_unpacked(request: Request) -> bytes:
     body, encoding, limit = (
-        await read_bytes(record),
-        record.headers.get("content-encoding"),
-        record.body,
+        await read_bytes(request),
+        request.headers.get("content-encoding"),
+        request.body,
     )
     if encoding is None or limit is None:
         return body
@@ -71,11 +71,11 @@ async def _read_unpacked(record: RequestRecord) -> bytes:
         return await asyncio.to_thread(unpack, body, encoding, limit.max_bytes, sizes.append)
     finally:  # refused bodies are paid for by what was unpacked of them, too
         for num_bytes in sizes:
-            record.client.take_body(num_bytes)
+            request.client.take_body(num_bytes)
             limit.hold_unpacked(num_bytes)
 
 
-def _header_length(headers: RequestHeaders, num_bytes: int) -> int | None:
+def _header_length(headers: Headers, num_bytes: int) -> int | None:
     text = headers.get(HEADER_LENGTH.lower())
     if text is None:
         return None

@@ -1,27 +1,23 @@
 """The Open Inference Protocol, version 2, over HTTP: as Triton's and KServe's clients speak it."""
 
-import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.requests import Request
-from starlette.responses import Response
-
-from serve.api.classification import Asked, Reply, read_fields
+from serve.access.keys import Scope
+from serve.api.classification import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import TRUNCATE, Dialect, error_text
 from serve.api.documented import classify_errors
-from serve.api.endpoint import Endpoint, classifying
 from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import Handler, Route
 from serve.api.schemas.error import ErrorText
 from serve.dialects.oip.answer import write
 from serve.dialects.oip.body import read_infer
 from serve.dialects.oip.inputs import inputs_of
-from serve.dialects.oip.models import add_model_routes, check_version, model_index
+from serve.dialects.oip.models import MODEL_ROUTES, check_version, model_index
 from serve.dialects.oip.parameters import NAMES, dial_of
 from serve.dialects.oip.repository import load_model, unload_model
 from serve.dialects.oip.request import tensors_in, wanted_outputs
@@ -37,10 +33,10 @@ from serve.dialects.oip.signature import VERSION
 from serve.errors import InvalidRequest, NotSupported
 
 
-def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Asked:
+async def infer(context: AppContext, request: Request, body: InferRequest) -> Response:
     """Classify the rows of tensors; the only version of a model is 1."""
-    model, version = record.params["model"], record.params.get("version", VERSION)
-    classifier = model_for(context.catalog, record.client, model)
+    model, version = request.params["model"], request.params.get("version", VERSION)
+    classifier = model_for(context.catalog, request.client, model)
     check_version(classifier, version)
     if body.model_name not in (None, model, classifier.name):
         raise InvalidRequest(f"model_name: differs from {model!r}, the model of the path")
@@ -49,26 +45,26 @@ def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Ask
     parameters.pop("binary_data_output", None)
     tensors = tensors_in(body, context.limits.max_inputs)
     fields = {"model": model, "inputs": inputs_of(tensors), **dial_of(parameters)}
-    accepted = record.headers.get("accept-encoding", "")
-    request = read_fields(fields, record.headers, NAMES)
-    return Asked(request, partial(write, wanted, body.id, accepted))
+    accepted = request.headers.get("accept-encoding", "")
+    asked = read_fields(fields, request.headers, NAMES)
+    return await respond(context, request, asked, partial(write, wanted, body.id, accepted))
 
 
-async def index(context: AppContext, record: RequestRecord, body: IndexRequest) -> Reply:
+async def index(context: AppContext, request: Request, body: IndexRequest) -> Response:
     """List the models, and the bundles that could be loaded."""
-    return Reply(to_json(await model_index(context, body.ready)))
+    return Response(to_json(await model_index(context, body.ready)))
 
 
-async def load(context: AppContext, record: RequestRecord, body: LoadRequest) -> Reply:
+async def load(context: AppContext, request: Request, body: LoadRequest) -> Response:
     """Load the bundle of the model's name, or read its bundle anew, in every replica."""
-    await load_model(context, record, record.params["model"], (body.parameters or {}).keys())
-    return Reply(b"")
+    await load_model(context, request, request.params["model"], (body.parameters or {}).keys())
+    return Response(b"", media_type="")
 
 
-async def unload(context: AppContext, record: RequestRecord, body: UnloadRequest) -> Reply:
+async def unload(context: AppContext, request: Request, body: UnloadRequest) -> Response:
     """Serve a model no more; requests that it has taken are answered."""
-    await unload_model(context, record, record.params["model"], (body.parameters or {}).keys())
-    return Reply(b"")
+    await unload_model(context, request, request.params["model"], (body.parameters or {}).keys())
+    return Response(b"", media_type="")
 
 
 # Triton's, which this server does not have.
@@ -81,19 +77,14 @@ _LACKING = {
 }
 
 
-def _add_routes(app: FastAPI, context: AppContext) -> None:
-    add_model_routes(app, context)
-    for path, why in _LACKING.items():
-        app.add_route(path, _refuse(why), methods=["GET", "POST"], include_in_schema=False)
-
-
-def _refuse(why: str) -> Callable[[Request], Any]:
-    async def refuse(request: Request) -> Any:
+def _refuse(why: str) -> Handler:
+    async def refuse(context: AppContext, request: Request) -> Response:
         raise NotSupported(why)
 
     return refuse
 
 
+_LOOK_OR_CHANGE: tuple[tuple[str, Scope], ...] = (("GET", "read"), ("POST", "admin"))
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _OR_BINARY = {"requestBody": {"content": {"application/octet-stream": _BINARY}}}
 
@@ -128,7 +119,6 @@ _INDEX: dict[str, Any] = {
 }
 _CHANGE: dict[str, Any] = {
     **_TAGS,
-    "response_class": Response,
     "responses": {
         200: {"description": "Done, in all replicas."},
         404: {"model": ErrorText, "description": "No such model or bundle."},
@@ -138,26 +128,33 @@ _CHANGE: dict[str, Any] = {
 }
 _OF_REPOSITORY = "/v2/repository/models/{model}"
 
+_INDEX_PATH = "/v2/repository/index"
 OIP = Dialect(
     "oip",
-    re.compile(r"/v2(/.*)?", re.DOTALL),
     error_text,
     (
-        Endpoint("/v2/models/{model}/infer", InferRequest, classifying(infer), _INFER, read_infer),
-        Endpoint(
-            "/v2/models/{model}/versions/{version}/infer",
-            InferRequest,
-            classifying(infer),
-            _INFER,
-            read_infer,
+        *(
+            Route("POST", path, infer, "classify", InferRequest, read_infer, documented=_INFER)
+            for path in (
+                "/v2/models/{model}/infer",
+                "/v2/models/{model}/versions/{version}/infer",
+            )
         ),
-        Endpoint("/v2/repository/index", IndexRequest, index, _INDEX, read_infer, scope="read"),
-        Endpoint(f"{_OF_REPOSITORY}/load", LoadRequest, load, _CHANGE, read_infer, scope="admin"),
-        Endpoint(
-            f"{_OF_REPOSITORY}/unload", UnloadRequest, unload, _CHANGE, read_infer, scope="admin"
+        Route("POST", _INDEX_PATH, index, "read", IndexRequest, read_infer, documented=_INDEX),
+        *(
+            Route("POST", path, handle, "admin", schema, read_infer, documented=_CHANGE)
+            for path, handle, schema in (
+                (f"{_OF_REPOSITORY}/load", load, LoadRequest),
+                (f"{_OF_REPOSITORY}/unload", unload, UnloadRequest),
+            )
+        ),
+        *MODEL_ROUTES,
+        *(
+            Route(method, path, _refuse(why), scope)
+            for path, why in _LACKING.items()
+            for method, scope in _LOOK_OR_CHANGE
         ),
     ),
-    _add_routes,
-    probes=re.compile(r"/v2/health/(live|ready)"),
+    below="/v2",
     words={TRUNCATE: '"parameters": {"truncate": true}'},
 )

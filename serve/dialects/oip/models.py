@@ -1,12 +1,14 @@
 """What the Open Inference Protocol says of the server and of its models."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-from fastapi import FastAPI
+from collections.abc import Iterator
+from typing import Any, Final
 
 from serve.api.context import AppContext
+from serve.api.json_encoding import to_json
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Handler, Route
 from serve.api.routes.operations import check_ready
 from serve.api.schemas.error import ErrorText
 from serve.classifier.classifier import Classifier
@@ -74,78 +76,79 @@ def check_version(classifier: Classifier, version: str) -> None:
         raise UnknownModel(f"{classifier.name} has no version {version[:64]!r}, only {VERSION!r}")
 
 
-def add_model_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes that describe the server and its models."""
-    _add_server_routes(app, context)
-
-    async def all_statistics() -> Statistics:
-        """Tell what all models have done since the server started."""
-        return await model_statistics(context, list(context.catalog))
-
-    app.get("/v2/models/stats", responses=_DEFAULT, **_OPTIONS)(all_statistics)
-
-    async def metadata(classifier: Classifier) -> ModelMetadata:
-        return model_metadata(classifier)
-
-    async def ready(classifier: Classifier) -> ModelReady:
-        if context.connections.stopping or not classifier.engine.alive:
-            raise Unavailable(f"{classifier.name} is not ready")
-        return ModelReady(name=classifier.name, ready=True)
-
-    async def config(classifier: Classifier) -> dict[str, Any]:
-        return model_config(classifier, context.limits.max_inputs)
-
-    async def statistics(classifier: Classifier) -> Statistics:
-        return await model_statistics(context, [classifier])
-
-    _add(app, context, "", "Inputs and outputs of a model", metadata, ModelMetadata)
-    _add(app, context, "/ready", "Readiness of a model", ready, ModelReady)
-    _add(app, context, "/config", "Triton's configuration of a model", config, dict[str, Any])
-    _add(app, context, "/stats", "Statistics of a model", statistics, Statistics)
+async def server_metadata(context: AppContext, request: Request) -> Response:
+    """Describe the server."""
+    return json_response(ServerMetadata(name=PLATFORM, version=__version__, extensions=EXTENSIONS))
 
 
-def _add_server_routes(app: FastAPI, context: AppContext) -> None:
-    @app.get("/v2", responses=_DEFAULT, **_OPTIONS)
-    async def server_metadata() -> ServerMetadata:
-        """Describe the server."""
-        return ServerMetadata(name=PLATFORM, version=__version__, extensions=EXTENSIONS)
-
-    @app.get("/v2/health/live", responses=_DEFAULT, **_OPTIONS)
-    async def server_live() -> Live:
-        """Tell whether the process answers."""
-        return Live(live=True)
-
-    @app.get("/v2/health/ready", responses=_DEFAULT | _NOT_READY, **_OPTIONS)
-    async def server_ready() -> Ready:
-        """Tell whether every model is loaded and warmed, its engine runs, and no stop is near."""
-        check_ready(context)
-        return Ready(ready=True)
+async def server_live(context: AppContext, request: Request) -> Response:
+    """Tell whether the process answers."""
+    return json_response(Live(live=True))
 
 
-def _add(
-    app: FastAPI,
-    context: AppContext,
-    path: str,
-    said: str,
-    make: Callable[[Classifier], Awaitable[Any]],
-    shape: Any,
-) -> None:
-    """Add a route for a model, and one for its only version."""
+async def server_ready(context: AppContext, request: Request) -> Response:
+    """Tell whether every model is loaded and warmed, its engine runs, and no stop is near."""
+    check_ready(context)
+    return json_response(Ready(ready=True))
 
-    async def of_model(model: str) -> Any:
-        return await make(find_model(context, model, VERSION))
 
-    async def of_version(model: str, version: str) -> Any:
-        return await make(find_model(context, model, version))
+async def all_statistics(context: AppContext, request: Request) -> Response:
+    """Tell what all models have done since the server started."""
+    return json_response(await model_statistics(context, list(context.catalog)))
 
-    options = {
-        **_OPTIONS,
-        "response_model": shape,
-        "responses": _DEFAULT | _UNKNOWN | (_NOT_READY if path == "/ready" else {}),
-    }
-    app.get(f"/v2/models/{{model}}{path}", summary=said, **options)(of_model)
-    versioned = f"/v2/models/{{model}}/versions/{{version}}{path}"
-    app.get(versioned, summary=f"{said} of the only version, 1", **options)(of_version)
+
+def _of_path(context: AppContext, request: Request) -> Classifier:
+    """Return the model of a path, which may name its only version."""
+    return find_model(context, request.params["model"], request.params.get("version", VERSION))
+
+
+async def _metadata(context: AppContext, request: Request) -> Response:
+    return json_response(model_metadata(_of_path(context, request)))
+
+
+async def _ready(context: AppContext, request: Request) -> Response:
+    classifier = _of_path(context, request)
+    if context.connections.stopping or not classifier.engine.alive:
+        raise Unavailable(f"{classifier.name} is not ready")
+    return json_response(ModelReady(name=classifier.name, ready=True))
+
+
+async def _config(context: AppContext, request: Request) -> Response:
+    config = model_config(_of_path(context, request), context.limits.max_inputs)
+    return Response(to_json(config))
+
+
+async def _statistics(context: AppContext, request: Request) -> Response:
+    return json_response(await model_statistics(context, [_of_path(context, request)]))
+
+
+def _of_server(path: str, handle: Handler, shape: Any, probe: bool = False) -> Route:
+    responses = _DEFAULT | (_NOT_READY if path == "/v2/health/ready" else {})
+    documented = {**_OPTIONS, "response_model": shape, "responses": responses}
+    return Route("GET", path, handle, None if probe else "read", probe=probe, documented=documented)
+
+
+def _of_model(path: str, said: str, handle: Handler, shape: Any) -> Iterator[Route]:
+    """Return a route for a model, and one for its only version."""
+    responses = _DEFAULT | _UNKNOWN | (_NOT_READY if path == "/ready" else {})
+    documented = {**_OPTIONS, "response_model": shape, "responses": responses}
+    one = {**documented, "name": "of_model", "summary": said}
+    yield Route("GET", f"/v2/models/{{model}}{path}", handle, "read", documented=one)
+    only = {**documented, "name": "of_version", "summary": f"{said} of the only version, 1"}
+    whole = f"/v2/models/{{model}}/versions/{{version}}{path}"
+    yield Route("GET", whole, handle, "read", documented=only)
+
+
+MODEL_ROUTES: Final = (
+    _of_server("/v2", server_metadata, ServerMetadata),
+    _of_server("/v2/health/live", server_live, Live, probe=True),
+    _of_server("/v2/health/ready", server_ready, Ready, probe=True),
+    _of_server("/v2/models/stats", all_statistics, Statistics),
+    *_of_model("", "Inputs and outputs of a model", _metadata, ModelMetadata),
+    *_of_model("/ready", "Readiness of a model", _ready, ModelReady),
+    *_of_model("/config", "Triton's configuration of a model", _config, dict[str, Any]),
+    *_of_model("/stats", "Statistics of a model", _statistics, Statistics),
+)
 
 
 def model_metadata(classifier: Classifier) -> ModelMetadata:

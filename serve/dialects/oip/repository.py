@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from serve.api.context import AppContext
 from serve.api.finished import to_its_end
 from serve.api.model_changes import Asker
-from serve.api.record import RequestRecord
+from serve.api.request import Request
 from serve.api.routes.model_changes import changes_of
 from serve.errors import InvalidTensor
 
@@ -14,7 +14,7 @@ _HARMLESS = "unload_dependents"
 
 
 async def load_model(
-    context: AppContext, record: RequestRecord, name: str, parameters: Iterable[str]
+    context: AppContext, request: Request, name: str, parameters: Iterable[str]
 ) -> None:
     """Load a model, or its bundle anew, in every replica.
 
@@ -22,11 +22,11 @@ async def load_model(
         OfframpError: it cannot be loaded; nothing has changed.
     """
     _check(parameters)
-    await to_its_end(record, changes_of(context).load(name, None, Asker(record)))
+    await to_its_end(request, changes_of(context).load(name, None, Asker(request)))
 
 
 async def unload_model(
-    context: AppContext, record: RequestRecord, name: str, parameters: Iterable[str]
+    context: AppContext, request: Request, name: str, parameters: Iterable[str]
 ) -> None:
     """Serve a model no more.
 
@@ -34,7 +34,7 @@ async def unload_model(
         OfframpError: there is none, or an alias names it.
     """
     _check(parameters)
-    await to_its_end(record, changes_of(context).unload(name, Asker(record)))
+    await to_its_end(request, changes_of(context).unload(name, Asker(request)))
 
 
 def _check(parameters: Iterable[str]) -> None:

@@ -4,45 +4,42 @@ TEI serves one model, so its clients name none. Where Offramp serves several, th
 is that of a model: `http://host/models/NAME`.
 """
 
-import re
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.responses import Response
-
-from serve.api.classification import Asked, Classification, Reply, read_fields
+from serve.api.classification import Classification, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import Dialect
 from serve.api.documented import classify_errors
-from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import Route
 from serve.api.routes.operations import check_ready
 from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import Function, check_labels_texts, label_scores
-from serve.dialects.tei.model import TAG, TOKENIZE, add_model_routes
+from serve.dialects.tei.model import ABOUT, TAG, TOKENIZE
 from serve.dialects.tei.schemas import TeiError, TeiPrediction, TeiRequest
 from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
 from serve.tokenization.inputs import size_of
 
 
-def predict(context: AppContext, record: RequestRecord, body: TeiRequest) -> Asked:
+async def predict(context: AppContext, request: Request, body: TeiRequest) -> Response:
     """Classify with the model of the path or the only one, in the form of TEI.
 
     Scores of a model of several labels are sigmoids, each label for itself. TEI gives a softmax
     there, which is none of the model's probabilities. One logit is given as its sigmoid, as by TEI.
     """
-    model = record.params.get("model")
-    check_labels_texts(model_for(context.catalog, record.client, model))
+    model = request.params.get("model")
+    check_labels_texts(model_for(context.catalog, request.client, model))
     if body.truncate and body.truncation_direction in ("Left", "left"):
         raise InvalidRequest("truncation_direction: texts are cut at the end only; send Right")
     several, inputs = _inputs(body.inputs)
     fields = {"model": model, "inputs": inputs, "truncate": body.truncate}
     write = partial(_write, several, body.raw_scores)
-    return Asked(read_fields(fields, record.headers), write)
+    return await respond(context, request, read_fields(fields, request.headers), write)
 
 
 def _inputs(given: Any) -> tuple[bool, Any]:
@@ -67,7 +64,7 @@ def _text_or_pair(given: Any) -> dict[str, Any]:
     return dict(zip(("text", "text_pair"), given, strict=False))
 
 
-def _write(several: bool, raw_scores: bool | None, answered: Classification) -> Reply:
+def _write(several: bool, raw_scores: bool | None, answered: Classification) -> Response:
     one = answered.classifier.traits.task == "regression"
     function: Function | None = "none" if raw_scores else "sigmoid" if one else None
     found = [
@@ -75,7 +72,7 @@ def _write(several: bool, raw_scores: bool | None, answered: Classification) -> 
         for row in label_scores(answered, function)
     ]
     headers = exit_headers(answered) | _timing(answered)
-    return Reply(to_json(found if several else found[0]), headers)
+    return Response(to_json(found if several else found[0]), headers)
 
 
 def _timing(answered: Classification) -> dict[str, str]:
@@ -105,19 +102,10 @@ def _error(error: OfframpError, message: str) -> Any:
     return {"error": message, "error_type": kind}
 
 
-def _add_routes(app: FastAPI, context: AppContext) -> None:
-    @app.get(
-        "/health",
-        tags=[TAG],
-        response_class=Response,
-        responses={503: {"model": TeiError, "description": "Not ready, or not any more."}},
-    )
-    async def health() -> Response:
-        """Tell whether the server is ready, as TEI does: without a body."""
-        check_ready(context)
-        return Response()
-
-    add_model_routes(app, context)
+async def health(context: AppContext, request: Request) -> Response:
+    """Tell whether the server is ready, as TEI does: without a body."""
+    check_ready(context)
+    return Response(b"", media_type="")
 
 
 _OPTIONS: dict[str, Any] = {
@@ -125,17 +113,22 @@ _OPTIONS: dict[str, Any] = {
     "response_model": list[TeiPrediction] | list[list[TeiPrediction]],
     "responses": classify_errors(TeiError),
 }
+_HEALTH: dict[str, Any] = {
+    "tags": [TAG],
+    "responses": {503: {"model": TeiError, "description": "Not ready, or not any more."}},
+}
+_PREDICT = ("/predict", "/invocations", "/models/{model}/predict")
 
 TEI = Dialect(
     "tei",
-    re.compile(r"(/models/[^/]*)?/(predict|tokenize|info)|/invocations|/health"),
     _error,
     (
-        Endpoint("/predict", TeiRequest, classifying(predict), _OPTIONS),
-        Endpoint("/invocations", TeiRequest, classifying(predict), _OPTIONS),
-        Endpoint("/models/{model}/predict", TeiRequest, classifying(predict), _OPTIONS),
+        *(
+            Route("POST", path, predict, "classify", TeiRequest, documented=_OPTIONS)
+            for path in _PREDICT
+        ),
         *TOKENIZE,
+        Route("GET", "/health", health, None, probe=True, documented=_HEALTH),
+        *ABOUT,
     ),
-    _add_routes,
-    probes=re.compile(r"/health"),
 )

@@ -5,16 +5,15 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from fastapi import FastAPI
 from tokenizers import Encoding
 
-from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors, classify_errors
-from serve.api.endpoint import Endpoint
 from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response, json_response
+from serve.api.route import Route
 from serve.dialects.tei.schemas import (
     TeiError,
     TeiInfo,
@@ -33,22 +32,14 @@ _AT_ONCE = 64
 _ERRORS = classify_errors(TeiError)
 
 
-def add_model_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes that describe one of one and of several models."""
-    about: dict[str, Any] = {
-        "tags": [TAG],
-        "responses": {status: _ERRORS[status] for status in ("default", 404, 422)},
-    }
+async def info(context: AppContext, request: Request) -> Response:
+    """Describe the only model, in the form of TEI."""
+    return json_response(_info(context, None))
 
-    @app.get("/info", **about)
-    async def info() -> TeiInfo:
-        """Describe the only model, in the form of TEI."""
-        return _info(context, None)
 
-    @app.get("/models/{model}/info", **about)
-    async def info_of_model(model: str) -> TeiInfo:
-        """Describe a model, in the form of TEI."""
-        return _info(context, model)
+async def info_of_model(context: AppContext, request: Request) -> Response:
+    """Describe a model, in the form of TEI."""
+    return json_response(_info(context, request.params["model"]))
 
 
 def _info(context: AppContext, model: str | None) -> TeiInfo:
@@ -80,11 +71,11 @@ def _info(context: AppContext, model: str | None) -> TeiInfo:
 _DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8"}
 
 
-async def tokenize(context: AppContext, record: RequestRecord, body: TeiTokenizeRequest) -> Reply:
+async def tokenize(context: AppContext, request: Request, body: TeiTokenizeRequest) -> Response:
     """Tokenize texts as the model of the path or the only one, in the form of TEI."""
-    client = record.client
-    classifier = model_for(context.catalog, client, record.params.get("model"))
-    record.model = classifier.name
+    client = request.client
+    classifier = model_for(context.catalog, client, request.params.get("model"))
+    request.model = classifier.name
     if body.prompt_name is not None:
         raise InvalidRequest("prompt_name: the model has no prompts; leave it out")
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
@@ -95,7 +86,7 @@ async def tokenize(context: AppContext, record: RequestRecord, body: TeiTokenize
         texts, special_tokens, partial(_listed, texts)
     )
     client.take_tokens(num_tokens)
-    return Reply(listed)
+    return Response(listed)
 
 
 def _check_size(texts: list[str], max_inputs: int) -> None:
@@ -145,6 +136,22 @@ _OPTIONS: dict[str, Any] = {
     },
 }
 TOKENIZE = (
-    Endpoint("/tokenize", TeiTokenizeRequest, tokenize, _OPTIONS),
-    Endpoint("/models/{model}/tokenize", TeiTokenizeRequest, tokenize, _OPTIONS),
+    Route("POST", "/tokenize", tokenize, "classify", TeiTokenizeRequest, documented=_OPTIONS),
+    Route(
+        "POST",
+        "/models/{model}/tokenize",
+        tokenize,
+        "classify",
+        TeiTokenizeRequest,
+        documented=_OPTIONS,
+    ),
+)
+_ABOUT: dict[str, Any] = {
+    "tags": [TAG],
+    "response_model": TeiInfo,
+    "responses": {status: _ERRORS[status] for status in ("default", 404, 422)},
+}
+ABOUT = (
+    Route("GET", "/info", info, "read", documented=_ABOUT),
+    Route("GET", "/models/{model}/info", info_of_model, "read", documented=_ABOUT),
 )

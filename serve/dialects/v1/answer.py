@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from serve.api.classification import Classification, Reply
+from serve.api.classification import Classification
 from serve.api.exit_report import exit_report
 from serve.api.json_encoding import milliseconds, rounded, short, to_json
+from serve.api.response import Response
 from serve.api.schemas.request import ClassifyRequest, Extra
 from serve.classifier.classifier import Classified, Classifier
 from serve.dialects.v1.results import (
@@ -20,7 +21,7 @@ from serve.rules.traits import Traits
 from serve.tokenization.tokenizer import Tokens
 
 
-def write(answered: Classification) -> Reply:
+def write(answered: Classification) -> Response:
     """Return the answer to a request."""
     classifier, _, classified, total_s, arm = answered
     answers = classified.answers
@@ -41,7 +42,7 @@ def write(answered: Classification) -> Reply:
         fields["arm"] = arm
     if classified.degraded:
         fields |= {"degraded": True, "degraded_by": classified.degraded}
-    return Reply(to_json(fields))
+    return Response(to_json(fields))
 
 
 def _results(answered: Classification) -> list[Json]:

@@ -1,20 +1,20 @@
 """vLLM's /classify, which OpenAI's clients reach by their low-level `post`."""
 
-import re
 import time
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from serve.api.classification import Asked, Classification, Reply, check_inputs, read_fields
+from serve.api.classification import Classification, check_inputs, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.documented import classify_errors
-from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers, exit_report
 from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
-from serve.api.record import RequestRecord
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import Route
 from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import check_labels_texts, function_of_transformers, label_scores
 from serve.dialects.vllm.schemas import OpenAIError, VllmRequest, VllmResponse
@@ -24,9 +24,9 @@ from serve.errors import InvalidRequest, OfframpError
 _NAMES = {"inputs": "input"}
 
 
-def classify_as_vllm(context: AppContext, record: RequestRecord, body: VllmRequest) -> Asked:
+async def classify_as_vllm(context: AppContext, request: Request, body: VllmRequest) -> Response:
     """Classify texts or token ids, in the form of vLLM's /classify."""
-    classifier = model_for(context.catalog, record.client, body.model)
+    classifier = model_for(context.catalog, request.client, body.model)
     check_labels_texts(classifier)
     fields = {
         "model": body.model,
@@ -36,8 +36,8 @@ def classify_as_vllm(context: AppContext, record: RequestRecord, body: VllmReque
         "exit": body.exit,
         "timeout_ms": body.timeout_ms,
     }
-    write = partial(_write, body.request_id or record.request_id, _wants_logits(body))
-    return Asked(read_fields(fields, record.headers, _NAMES), write)
+    write = partial(_write, body.request_id or request.request_id, _wants_logits(body))
+    return await respond(context, request, read_fields(fields, request.headers, _NAMES), write)
 
 
 def _inputs(given: Any, max_inputs: int) -> Any:
@@ -86,7 +86,7 @@ def _wants_logits(body: VllmRequest) -> bool:
     return body.activation is False or body.use_activation is False
 
 
-def _write(request_id: str, logits: bool, answered: Classification) -> Reply:
+def _write(request_id: str, logits: bool, answered: Classification) -> Response:
     classifier, classified = answered.classifier, answered.classified
     rows = label_scores(answered, "none" if logits else function_of_transformers(classifier))
     num_tokens = sum(classified.lengths)
@@ -107,7 +107,7 @@ def _write(request_id: str, logits: bool, answered: Classification) -> Reply:
         ],
         "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens, "completion_tokens": 0},
     }
-    return Reply(to_json(fields), exit_headers(answered))
+    return Response(to_json(fields), exit_headers(answered))
 
 
 _TYPES = {
@@ -140,18 +140,16 @@ def _responses() -> dict[int | str, dict[str, Any]]:
     return responses
 
 
+_OPTIONS: dict[str, Any] = {
+    "tags": ["vLLM"],
+    "response_model": VllmResponse,
+    "responses": _responses(),
+}
+
 VLLM = Dialect(
     "vllm",
-    re.compile(r"/classify"),
     _error,
-    (
-        Endpoint(
-            "/classify",
-            VllmRequest,
-            classifying(classify_as_vllm),
-            {"tags": ["vLLM"], "response_model": VllmResponse, "responses": _responses()},
-        ),
-    ),
+    [Route("POST", "/classify", classify_as_vllm, "classify", VllmRequest, documented=_OPTIONS)],
     statuses=_STATUSES,
     words={INPUT: r"input\1", TRUNCATE: '"truncate_prompt_tokens": -1'},
 )

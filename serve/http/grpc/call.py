@@ -18,15 +18,8 @@ from serve.access.proxies import without_mapping
 from serve.api.body import give_way
 from serve.api.context import AppContext
 from serve.api.errors import expected
-from serve.api.record import (
-    ARM,
-    BUNDLE,
-    REPLICA,
-    REQUEST_ID,
-    Recorder,
-    RequestHeaders,
-    RequestRecord,
-)
+from serve.api.recorder import Recorder
+from serve.api.request import ARM, BUNDLE, REPLICA, REQUEST_ID, Headers, Request
 from serve.errors import (
     STOPS,
     Cancelled,
@@ -55,7 +48,7 @@ class Call:
         rpc: of grpc.aio.
     """
 
-    record: RequestRecord
+    record: Request
     rpc: Any
 
 
@@ -82,7 +75,7 @@ class Calls:
         self._answers = HeldBytes(bounds.max_buffered_bytes, "answers")
         context.metrics.answers.append(self._answers)
         self._guard, self._proxies = context.guard, context.proxies
-        self._recorder = Recorder(context.metrics, context.access_log)
+        self._recorder = Recorder(context.metrics, context.access_log, context.tracing)
         self.reader = Reader(bounds, limits)
         self._bodies = context.bodies
         replica = context.replicas.own_id
@@ -98,8 +91,8 @@ class Calls:
         route = f"/{service}/{method}"
 
         async def handle(messages: Any, rpc: Any) -> bytes:
-            record = RequestRecord(_metadata(rpc), "GRPC")
-            record.route = route
+            record = Request(_metadata(rpc), "GRPC")
+            self._recorder.begin(record, route, scope)
             taken = ExitStack()  # when the client has taken the answer, or has left
             rpc.add_done_callback(lambda _: taken.close())
             self.num_running += 1
@@ -130,7 +123,7 @@ class Calls:
 
         return grpc.stream_unary_rpc_method_handler(handle)
 
-    def _trailing(self, record: RequestRecord) -> Metadata:
+    def _trailing(self, record: Request) -> Metadata:
         """Return what every answer says beside its message."""
         found = [(REQUEST_ID, record.request_id), *self._replica]
         if record.arm is not None:
@@ -138,7 +131,7 @@ class Calls:
         return [*found, (BUNDLE, record.bundle)] if record.bundle else found
 
     async def _admit(
-        self, rpc: Any, record: RequestRecord, scope: Scope | None, counted: tuple[ExitStack, ...]
+        self, rpc: Any, record: Request, scope: Scope | None, counted: tuple[ExitStack, ...]
     ) -> bytes:
         """Note who calls, and return the message.
 
@@ -195,7 +188,7 @@ class Calls:
             await rpc.abort(*status_of(error), error_metadata(error))
 
 
-async def _message(request_type: Any, data: bytes, record: RequestRecord) -> Any:
+async def _message(request_type: Any, data: bytes, record: Request) -> Any:
     """Return the message of a call, as `parse`, once it has been counted.
 
     Raises:
@@ -208,9 +201,7 @@ async def _message(request_type: Any, data: bytes, record: RequestRecord) -> Any
     return message
 
 
-async def _refuse(
-    rpc: Any, record: RequestRecord, error: BaseException, trailing: Metadata
-) -> bytes:
+async def _refuse(rpc: Any, record: Request, error: BaseException, trailing: Metadata) -> bytes:
     """End a call with an error."""
     refusal = expected(error, record)
     error.__traceback__ = None  # its frames hold the message, which may take a hundred MB
@@ -219,9 +210,9 @@ async def _refuse(
     return b""  # never reached: `abort` raises
 
 
-def _metadata(rpc: Any) -> RequestHeaders:
+def _metadata(rpc: Any) -> Headers:
     given = rpc.invocation_metadata() or ()
-    return RequestHeaders([(name, value) for name, value in given if isinstance(value, str)])
+    return Headers([(name, value) for name, value in given if isinstance(value, str)])
 
 
 def _address(peer: str) -> str:

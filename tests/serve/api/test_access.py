@@ -1,5 +1,6 @@
 """Keys, scopes, limits and hosts over HTTP; the server knows two keys."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -7,18 +8,16 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from starlette.routing import Route
 
 from serve.access.gate import Client, Gate
 from serve.access.keys import Key, KeyLimits, Scope, new_key
 from serve.api.access import LOOPBACK_HOSTS, Guard
-from serve.api.front import route_path
-from serve.api.record import RequestHeaders, RequestRecord
-from serve.api.scopes import is_probe, required_scope
+from serve.api.request import Headers, Request
 from serve.config import ServerConfig
 from serve.engine.row import Priority
-from serve.errors import Unauthorized, WrongHost
+from serve.errors import WrongHost
 from serve.http.standalone import build_standalone_app
 from serve.logs import ACCESS_LOG
 from serve.version import __version__
@@ -160,22 +159,24 @@ def test_probes_and_docs_need_no_key(guarded: LiveServer, path: str) -> None:
 
 def test_no_route_is_open_but_those_that_are_meant_to_be(bundle_folder: Path) -> None:
     app = build_standalone_app(ServerConfig(bundles=[str(bundle_folder)], precision="fp32"))
-    routes = {(m, r.path) for r in app.routes if isinstance(r, Route) for m in r.methods or ()}
-    open_paths = {path for method, path in routes if required_scope(method, path) is None}
-    console = {"/console", "/console/{name:path}"}
-    assert open_paths == {"/", "/health/live", "/health/ready", "/docs", "/openapi.json", *console}
+    assert {route.path for route in app.routes if route.scope is None} == {
+        *("/", "/health/live", "/health/ready", "/docs", "/openapi.json"),
+        *("/console", "/console/{name:path}", "/static-offline-docs/{name:path}"),
+        *("/health", "/v2/health/live", "/v2/health/ready"),
+    }
 
 
 @pytest.mark.parametrize("prefix", ["", "/health", "/docs", "/health/live"])
-def test_prefix_of_the_app_opens_no_route(keys: Keys, prefix: str) -> None:
-    guard = Guard(Gate(keys.file))
-    scope = {"method": "GET", "http_version": "1.1", "root_path": prefix}
-    for path, is_open in (("/v1/models", False), ("/health/live", True), ("/healthy", False)):
-        asked = {**scope, "path": prefix + path}
-        with nullcontext() if is_open else pytest.raises(Unauthorized):
-            routed = route_path(asked)
-            record = RequestRecord(RequestHeaders([("host", "localhost")]), "GET")
-            guard.check(asked, record, required_scope("GET", routed), is_probe(routed, ()))
+def test_prefix_of_the_app_opens_no_route(bundle_folder: Path, keys: Keys, prefix: str) -> None:
+    app = build_standalone_app(ServerConfig(bundles=[str(bundle_folder)], keys=keys.file))
+
+    async def ask() -> list[int]:
+        transport = httpx.ASGITransport(app, root_path=prefix)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            paths = ("/v1/models", "/healthy", "/health/live")
+            return [(await client.get(f"{prefix}{path}")).status_code for path in paths]
+
+    assert asyncio.run(ask()) == [401, 401, 200]
 
 
 def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> None:
@@ -318,7 +319,7 @@ def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
 ) -> None:
     """Ray Serve's proxies pass on what our own server refuses."""
     guard = Guard(allowed_hosts=LOOPBACK_HOSTS)
-    record = RequestRecord(RequestHeaders([("host", host) for host in hosts]), "GET")
+    record = Request(Headers([("host", host) for host in hosts]), "GET")
     asked = {"method": "GET", "path": "/v1/models", "http_version": version}
     with nullcontext() if taken else pytest.raises(WrongHost):
         guard.check(asked, record, "read", probe=False)
@@ -326,7 +327,7 @@ def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
 
 def test_host_longer_than_any_name_is_refused_before_its_parts_are_looked_up() -> None:
     guard = Guard(allowed_hosts=["*.example.com"])
-    record = RequestRecord(RequestHeaders([("host", "a." * 128 + "example.com")]), "GET")
+    record = Request(Headers([("host", "a." * 128 + "example.com")]), "GET")
     asked = {"method": "GET", "path": "/v1/models", "http_version": "1.1"}
     with pytest.raises(WrongHost, match="no host name with an optional port"):
         guard.check(asked, record, "read", probe=False)
@@ -335,7 +336,7 @@ def test_host_longer_than_any_name_is_refused_before_its_parts_are_looked_up() -
 def test_client_of_a_socket_for_both_families_is_known_by_its_own_address() -> None:
     """Else all clients of IPv4 would be one, as IPv6 counts by network."""
     for given, seen in (("::ffff:192.0.2.1", "192.0.2.1"), ("2001:db8::1", "2001:db8::1")):
-        record = RequestRecord(RequestHeaders([("host", "localhost")]), "GET")
+        record = Request(Headers([("host", "localhost")]), "GET")
         scope = {"method": "GET", "http_version": "1.1", "client": (given, 1)}
         Guard().check(scope, record, "read", probe=False)
         assert record.client.address == seen

@@ -8,22 +8,24 @@ from typing import Any
 
 import pytest
 
-from serve.api.app import build_http_app
 from serve.api.json_decoding import MAX_FRACTIONS, MAX_LISTED, MAX_PARTS, parse_json
 from serve.api.schemas.inputs import MAX_LIST
 from serve.api.schemas.policy import PolicyUpdate
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import MalformedBody
-from serve.http.standalone import standalone_context
+from serve.http.standalone import build_standalone_app
 from tests.serve.support.full_bodies import full_body, paths_of
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.work import Work, work_of
 
 MAX_BODY_BYTES = 2**20
 FLAG = {"flag": {"one": 0.5}}
-ENDPOINTS = {
-    endpoint.path: endpoint for each in choose_dialects(["all"]) for endpoint in each.endpoints
+ROUTES = {
+    route.path: route
+    for dialect in choose_dialects(["all"])
+    for route in dialect.routes
+    if route.schema
 }
 # Of every path with a body, one that is answered; the other paths are other names of these.
 BODIES = {
@@ -82,15 +84,15 @@ def test_lists_of_checked_elements_have_a_bound(server: LiveServer) -> None:
 
 
 def test_every_schema_has_a_body() -> None:
-    assert {ENDPOINTS[path].schema for path in BODIES} == {e.schema for e in ENDPOINTS.values()}
+    assert {ROUTES[path].schema for path in BODIES} == {e.schema for e in ROUTES.values()}
 
 
 @pytest.fixture(scope="module")
 def work(bundle_folder: Path) -> Iterator[Callable[[str, str, bytes], Work]]:
     """Send a body of JSON to an app, and count what it does."""
     config = ServerConfig(bundles=[str(bundle_folder)], max_body_bytes=MAX_BODY_BYTES)
-    app = build_http_app(standalone_context(config))
-    lifespan = app.router.lifespan_context(app)
+    app = build_standalone_app(config)
+    lifespan = app.lifespan()
     with asyncio.Runner() as runner:
         runner.run(lifespan.__aenter__())
         # What is made with the first request is not counted.
@@ -104,8 +106,9 @@ def test_a_field_that_fills_the_body_is_not_worked_through(
     work: Callable[[str, str, bytes], Work], path: str
 ) -> None:
     """Every field is a list in turn, be it one or not; a new field needs no test of its own."""
-    method = "PUT" if path == POLICY else ENDPOINTS[path].method
-    schema = PolicyUpdate if path == POLICY else ENDPOINTS[path].schema
+    method = "PUT" if path == POLICY else ROUTES[path].method
+    schema = PolicyUpdate if path == POLICY else ROUTES[path].schema
+    assert schema
     for place, element in product(paths_of(schema), ("{}", "null", "1", '"a"')):
         body = full_body(BODIES.get(path, {"policy": {}}), place, element, MAX_BODY_BYTES)
         done = work(method, path.format(model="tiny"), body)

@@ -4,17 +4,14 @@ import logging
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from unittest.mock import Mock
 
 import pytest
-from fastapi.routing import APIRoute
 
 import serve.api.limits
 from serve.api.context import AppContext
 from serve.api.replicas import Refreshed
 from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
-from serve.dialects.v1.dialect import V1
 from serve.http.loading import assemble
 from serve.policy.database import Database
 from tests.serve.api.conftest import StartServer
@@ -189,7 +186,7 @@ def test_unexpected_failure_tells_the_log_and_not_the_client(
     options = EngineOptions(precision="fp32", num_threads=1)
     assembly = assemble([bundle.folder], options, Database())
     assembly.catalog.set_baselines({})
-    context = AppContext(assembly.catalog, assembly.metrics, BrokenReplicas(), dialects=[V1])
+    context = AppContext(assembly.catalog, assembly.metrics, BrokenReplicas())
     with serving(context) as server, caplog.at_level(logging.ERROR):
         response = server.http.get("/metrics", headers={"X-Request-Id": "mine"})
         assert Problem.of(response) == (
@@ -203,12 +200,3 @@ def test_unexpected_failure_tells_the_log_and_not_the_client(
     assert "secret of /etc/passwd" in caplog.text
     counted = b'offramp_requests_total{code="500",model="",route="/metrics"} 1.0'
     assert counted in assembly.metrics.page()
-
-
-def test_served_models_are_answered_without_fastapis_routes(
-    server: LiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(APIRoute, "handle", Mock(side_effect=RuntimeError("routed")))
-    assert server.http.get("/health/live").status_code == 500
-    server.answer("w1")
-    assert server.http.post("/models/tiny/predict", json={"inputs": "w1"}).status_code == 200

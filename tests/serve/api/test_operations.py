@@ -10,7 +10,6 @@ from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
-from serve.dialects.v1.dialect import V1
 from serve.http.loading import assemble
 from serve.policy.database import Database
 from tests.serve.api.conftest import StartServer
@@ -63,7 +62,7 @@ def test_server_without_its_engine_is_live_but_not_ready(bundle: Bundle) -> None
     catalog = assembly.catalog
     catalog.set_baselines({})
     replicas = OnlyReplica(catalog, assembly.metrics)
-    with serving(AppContext(catalog, assembly.metrics, replicas, dialects=[V1])) as server:
+    with serving(AppContext(catalog, assembly.metrics, replicas)) as server:
         assert server.http.get("/health/ready").status_code == 200
         assert server.metric("offramp_engine_up", model="tiny") == 1
         catalog.stop(drain_s=60)

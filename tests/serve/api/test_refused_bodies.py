@@ -10,8 +10,9 @@ import httpx
 import pytest
 from starlette.types import Message
 
-from serve.api.app import build_http_app
+from serve.api.app import HttpApp
 from serve.config import ServerConfig
+from serve.dialects.v1.dialect import V1
 from serve.http.standalone import standalone_context
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem
@@ -84,7 +85,7 @@ def test_a_body_whose_client_leaves_is_refused_unless_its_rows_were_queued(
     bundle_folder: Path, monkeypatch: pytest.MonkeyPatch, queued: bool
 ) -> None:
     context = standalone_context(ServerConfig(bundles=[str(bundle_folder)], max_body_bytes=2**22))
-    app, engine = build_http_app(context), context.catalog.pick(None).engine
+    app, engine = HttpApp(context, [V1]), context.catalog.pick(None).engine
     # Nothing answers the rows.
     monkeypatch.setattr(engine, "submit", lambda rows: None)
     monkeypatch.setattr(engine, "check_room", lambda *counts, **client: None)

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import serve.http.loading
-from serve.api.record import RequestHeaders, RequestRecord
+from serve.api.request import Headers, Request
 from serve.logs import ACCESS_LOG
 from serve.tracing import Tracing, configured_tracing
 from tests.serve.support.live_server import serving_bundles
@@ -96,8 +96,8 @@ def test_line_of_a_traced_request_has_the_trace_id_of_its_span(
     ],
 )
 def test_trace_id_is_that_of_a_valid_traceparent(given: list[str], trace_id: str) -> None:
-    headers = RequestHeaders([("traceparent", value) for value in given])
-    assert RequestRecord(headers, "POST").trace_id == trace_id
+    headers = Headers([("traceparent", value) for value in given])
+    assert Request(headers, "POST").trace_id == trace_id
 
 
 def test_traces_are_sent_only_to_a_configured_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:

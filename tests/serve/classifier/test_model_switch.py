@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from serve.api.model_changes import Asker, ModelChanges
-from serve.api.record import RequestHeaders, RequestRecord
 from serve.api.replicas import Ack, OnlyReplica, Prepared, Refreshed
+from serve.api.request import Headers, Request
 from serve.bundle.repository import Repository
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
@@ -25,7 +25,7 @@ from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 
 LEAVE_LATE = Policy.model_validate({"default": {"rule": "never"}})
-ASKER = Asker(RequestRecord(RequestHeaders([]), "POST"), "why not")
+ASKER = Asker(Request(Headers([]), "POST"), "why not")
 
 
 class Two:

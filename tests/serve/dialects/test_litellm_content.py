@@ -221,8 +221,8 @@ def schemas_in(kind: Any) -> Iterator[type[BaseModel]]:
 
 
 def test_no_other_request_may_have_fields_that_nothing_looks_at() -> None:
-    endpoints = [each for dialect in choose_dialects(["all"]) for each in dialect.endpoints]
-    found = {schema for each in endpoints for schema in schemas_in(each.schema)}
+    routes = [each for dialect in choose_dialects(["all"]) for each in dialect.routes]
+    found = {schema for each in routes for schema in schemas_in(each.schema)}
     assert len(found) > 15
     others = {schema for schema in found if schema.model_config.get("extra") != "forbid"}
     assert others == {LiteLLMRequest}

@@ -11,8 +11,8 @@ import pytest
 
 import serve.http.open_connections
 from serve.access.held_bytes import HeldBytes
-from serve.api.app import build_http_app
 from serve.config import ServerConfig
+from serve.http.loading import http_app
 from serve.http.settings import ConnectionLimits, ConnectionState
 from serve.http.standalone import standalone_context
 from tests.serve.support.live_server import LiveServer, Problem, listening
@@ -86,7 +86,7 @@ def start_limited(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             state, connections = ConnectionState(), ConnectionLimits(**limits)
             config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32", num_threads=1)
             context = standalone_context(config, state)
-            app = build_http_app(context)
+            app = http_app(config, context)
             live = stack.enter_context(listening(app, connections, state))
 
             def connect(**options: Any) -> Client:

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.api.app import build_http_app
+from serve.api.app import HttpApp
 from serve.api.context import AppContext
 from serve.api.errors import described
 from serve.config import ServerConfig
+from serve.dialects.v1.dialect import V1
 from serve.http.grpc.server import GrpcServer
 from serve.http.listener import listen, take_port, take_shared_port
-from serve.http.loading import tls_files
+from serve.http.loading import http_app, tls_files
 from serve.http.server import HttpServer
 from serve.http.settings import ConnectionLimits, ConnectionState
 from serve.http.standalone import build_standalone_app, standalone_context
@@ -108,7 +108,7 @@ class LiveServer:
 
 @contextlib.contextmanager
 def listening(
-    app: FastAPI,
+    app: HttpApp,
     limits: ConnectionLimits = ConnectionLimits(),
     state: ConnectionState | None = None,
     grpc_server: GrpcServer | None = None,
@@ -119,7 +119,7 @@ def listening(
 
     async def serve() -> None:
         server = HttpServer(app, limits, state, describe=described)
-        async with app.router.lifespan_context(app):
+        async with app.lifespan():
             await server.start(address)
             if grpc_server:
                 await grpc_server.start(*for_grpc.getsockname())
@@ -161,10 +161,10 @@ def serving_grpc(*folders: Path, **config: Any) -> contextlib.AbstractContextMan
     wanted = ServerConfig(bundles=list(map(str, folders)), **fields)
     context = standalone_context(wanted)
     grpc_server = GrpcServer(context, wanted.connections, tls_files(wanted))
-    app, state = build_http_app(context), context.connections
+    app, state = http_app(wanted, context), context.connections
     return listening(app, wanted.connections, state, grpc_server)
 
 
 def serving(context: AppContext) -> contextlib.AbstractContextManager[LiveServer]:
     """Serve models that were put together by hand."""
-    return listening(build_http_app(context))
+    return listening(HttpApp(context, [V1]))

@@ -1,0 +1,128 @@
+"""The OpenAPI document of the routes, and the page that shows it. FastAPI makes both."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from inspect import Parameter, Signature
+from threading import Lock
+from typing import Annotated, Any, Final
+
+import orjson
+from pydantic_core import PydanticUndefined
+
+from serve.access.keys import Scope
+from serve.api.context import AppContext
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import Route
+from serve.api.schemas.error import ErrorBody
+from serve.version import __version__
+
+DESCRIPTION: Final = """
+Classifies texts with transformers that may stop early. A request may say with `exit` when a text
+leaves the model; without it the default rule of the live policy decides.
+"""
+_SCHEMES: Final = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+
+
+class Document:
+    """The OpenAPI document, made when it is first asked for.
+
+    Attributes:
+        route: shows it.
+    """
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        """Take the routes; those without documentation are left out."""
+        self._routes = [route for route in routes if route.documented]
+        self._made: dict[str, Any] | None = None
+        self._making = Lock()
+        self._written = lru_cache(maxsize=4)(self._write)  # by the prefix of a proxy
+        self.route = Route("GET", "/openapi.json", self._show, None)
+
+    async def _show(self, context: AppContext, request: Request) -> Response:
+        return Response(await asyncio.to_thread(self._written, request.root_path.rstrip("/")))
+
+    def _write(self, root_path: str) -> bytes:
+        with self._making:
+            if self._made is None:
+                self._made = make_document(self._routes)
+        servers = {"servers": [{"url": root_path}]} if root_path else {}
+        return orjson.dumps({**self._made, **servers})
+
+
+def make_document(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the OpenAPI document of routes; it takes a quarter of a second."""
+    from fastapi import FastAPI
+    from starlette.responses import Response as PlainResponse
+
+    app = FastAPI(
+        title="Offramp",
+        version=__version__,
+        description=DESCRIPTION,
+        responses={"default": {"model": ErrorBody, "description": "Any other error."}},
+    )
+    for route in routes:
+        documented = {**route.documented}
+        if "response_model" not in documented:
+            documented["response_class"] = PlainResponse  # its body is no JSON
+        app.add_api_route(route.path, _described(route), methods=[route.method], **documented)
+    document = app.openapi()
+    document.setdefault("components", {})["securitySchemes"] = _SCHEMES
+    for route in routes:
+        if route.scope:
+            operation = document["paths"][route.path][route.method.lower()]
+            _add_security(operation, route.scope)
+            _add_answer(operation, "400", "The Host header is not one of this server.")
+    return document
+
+
+def _described(route: Route) -> Callable[..., Any]:
+    """Return a function whose name, docstring and signature tell FastAPI of a route."""
+
+    async def described() -> None: ...
+
+    described.__signature__ = Signature(list(_parameters(route)))  # type: ignore[attr-defined]
+    described.__name__, described.__doc__ = route.handle.__name__, route.handle.__doc__
+    return described
+
+
+def _parameters(route: Route) -> Iterator[Parameter]:
+    from fastapi import Path, Query
+
+    fields = route.parameters.model_fields if route.parameters else {}
+    if route.schema:
+        yield Parameter("body", Parameter.KEYWORD_ONLY, annotation=route.schema)
+    for name in [*route.names, *(name for name in fields if name not in route.names)]:
+        kind: Any = str
+        default = Parameter.empty
+        if name in fields:
+            place = Path() if name in route.names else Query()
+            field = fields[name]
+            kind = Annotated[(field.annotation, *field.metadata, place)]
+            if field.default is not PydanticUndefined:
+                default = field.default
+        yield Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+
+
+def _add_security(operation: dict[str, Any], scope: Scope) -> None:
+    operation["security"] = [{name: []} for name in _SCHEMES]
+    needs = f"Where the server has keys: one with scope `{scope}` is needed."
+    _add_answer(operation, "401", f"No key, or an unknown one. {needs}")
+    operation["responses"]["401"]["headers"] = {
+        "WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}}
+    }
+    _add_answer(operation, "403", f"{needs} Or a web page of another origin asks.")
+
+
+def _add_answer(operation: dict[str, Any], status: str, reason: str) -> None:
+    """Add a reason to those for which an operation answers with an error of this status."""
+    answers = operation["responses"]
+    said = answers.get(status, {}).get("description", "")
+    answers[status] = {
+        "description": f"{said} {reason}".strip(),
+        "content": answers["default"]["content"],
+    }

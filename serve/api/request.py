@@ -1,0 +1,148 @@
+"""One request, by HTTP or gRPC: what its head says, and what becomes of it."""
+
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from serve.access.gate import Client
+from serve.api.limits import BodyLimit
+from serve.policy.live import Live, LivePolicy
+from serve.rollout.traffic import ArmTraffic
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+# Headers of answers: the request's id, and which bundle, replica and rollout arm has answered.
+REQUEST_ID: Final = "x-request-id"
+BUNDLE: Final = "x-offramp-bundle"
+REPLICA: Final = "x-offramp-replica"
+ARM: Final = "x-offramp-arm"
+MAX_REQUEST_ID_CHARS: Final = 128
+
+_UNKNOWN: Final = Client("")
+# Of version 00; later versions may add fields.
+_TRACEPARENT: Final = re.compile(
+    r"(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2})"
+    r"-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?"
+)
+
+
+class Headers(dict[str, str]):
+    """Headers by names in lower case; of a name that comes more than once, the first.
+
+    Attributes:
+        repeated: the names that come more than once.
+    """
+
+    def __init__(self, given: Iterable[tuple[str, str]]) -> None:
+        """Take names in lower case and values, in the order in which they came."""
+        listed = [*given]
+        super().__init__(reversed(listed))
+        self.repeated: frozenset[str] = frozenset()
+        if len(self) < len(listed):
+            names = Counter(name for name, _ in listed)
+            self.repeated = frozenset(name for name, times in names.items() if times > 1)
+
+    @classmethod
+    def of(cls, scope: Mapping[str, Any]) -> "Headers":
+        """Return the headers of an ASGI scope."""
+        raw = scope["headers"]
+        return cls([(name.decode("latin-1"), text.decode("latin-1")) for name, text in raw])
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, from its head to its line in the access log.
+
+    Attributes:
+        headers: of the request, or the metadata of a call.
+        method: of HTTP, or `GRPC`.
+        query: what follows the `?` of the request's target.
+        root_path: the prefix of the path that a proxy has added.
+        request_id: the client's, or made up.
+        arrived_s: on the clock of deadlines.
+        read_s: when its body had come; 0 until then.
+        answered_s: when the whole answer was there to be sent; 0 before.
+        route: its path in the table of routes, with names in the place of values.
+        params: the values of those names.
+        client: who asks, once that is known.
+        body: reads the body; for HTTP only.
+        num_bytes: of the message; for gRPC only.
+        asked: its body, if that asks for a change.
+        changed: whether the change was made.
+        model: the name of the model that it is for, once that is known.
+        bundle: the version of the bundle that classifies, once that is known.
+        followed: the policy of each model that was looked at, the same for the whole request.
+        arm: counts the requests of the rollout's arm that it is in; None without a rollout.
+        queued: whether a model has taken its rows.
+        rows: that were answered.
+        layers: that were run for them.
+        code: the status of the answer.
+        error_code: of the error that it got.
+        why: its message.
+        span: of its trace; None where it has none.
+        started: whether the answer has begun.
+    """
+
+    headers: Headers
+    method: str
+    query: str = ""
+    root_path: str = ""
+    request_id: str = field(init=False)
+    arrived_s: float = field(default_factory=time.monotonic)
+    read_s: float = 0.0
+    answered_s: float = 0.0
+    route: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
+    client: Client = _UNKNOWN
+    body: BodyLimit | None = None
+    num_bytes: int = 0
+    asked: Any = None
+    changed: bool = False
+    model: str = ""
+    bundle: str = ""
+    followed: dict[LivePolicy, Live] = field(default_factory=dict)
+    arm: ArmTraffic | None = None
+    queued: bool = False
+    rows: int = 0
+    layers: int = 0
+    code: int = HTTPStatus.INTERNAL_SERVER_ERROR.value
+    error_code: str = ""
+    why: str = ""
+    span: "Span | None" = None
+    started: bool = False
+
+    def __post_init__(self) -> None:
+        given = self.headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS]
+        self.request_id = given or new_request_id()
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that the request is part of; empty for none."""
+        if self.span and self.span.get_span_context().is_valid:
+            return f"{self.span.get_span_context().trace_id:032x}"
+        given = self.headers.get("traceparent")
+        if given is None or "traceparent" in self.headers.repeated:
+            return ""
+        found = _TRACEPARENT.fullmatch(given)
+        return found[1] if found else ""
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """What tells the request and its sender from others, in log lines."""
+        return {
+            "id": self.request_id,
+            "trace_id": self.trace_id,
+            "key": self.client.name,
+            "client": self.client.address,
+        }
+
+
+def new_request_id() -> str:
+    """Return an id; it need not be hard to guess."""
+    return f"{random.getrandbits(128):032x}"

@@ -1,1 +1,0 @@
-"""The console: a page for browsers, made of files of this package alone."""
