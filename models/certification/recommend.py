@@ -11,7 +11,7 @@ from models.errors import UnusableData
 from models.evaluation.reference import open_reference
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
-from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
+from serve.classifier.variant import for_operators, serve_ladder, variant_shape
 from serve.policy.flag import AnyFlag, thresholds
 from serve.policy.ladder import Certificate, Ladder, Loss, Rung
 from serve.policy.problems import why_full

@@ -25,7 +25,7 @@ from models.recorded import BundleSource, Source, TorchSource
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision, TrainedFor
 from serve.classifier.exit_costs import measure_exit_costs
-from serve.classifier.ladder import model_shape
+from serve.classifier.variant import model_shape
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.flag import AnyFlag
 from serve.policy.ladder import Ladder

@@ -14,8 +14,8 @@ from models.model_folder import read_policy
 from models.prediction.torch_runner import TorchRunner
 from models.recorded import BundleSource, Source, TorchSource
 from serve.bundle.loader import MANIFEST, Bundle, load_bundle
-from serve.classifier.ladder import serve_ladder, variant_shape
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.variant import serve_ladder, variant_shape
 from serve.engine.executor import ModelShape
 from serve.engine.runner import ModelRunner
 from serve.policy.applied import AppliedPolicy

@@ -19,11 +19,11 @@ from serve.classifier.classified import Classified
 from serve.classifier.comparing import Comparing
 from serve.classifier.degrading import Degrading
 from serve.classifier.flagger import flagger_for
-from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.classifier.request_tokenizer import RequestTokenizer, Texts
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.variant import for_operators, serve_ladder, variant_shape
 from serve.classifier.windowed import Answered, Windowed, num_tokens, windows_for
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row

@@ -5,7 +5,7 @@ import logging
 from serve.bundle.loader import Bundle, parse_layers
 from serve.classifier.active_exits import Candidate, cheapest_exits
 from serve.classifier.exit_costs import ExitCosts, measure_exit_costs
-from serve.classifier.ladder import model_shape
+from serve.classifier.variant import model_shape
 from serve.errors import InvalidRequest
 from serve.policy.served_ladder import TYPICAL_TOKENS
 from serve.policy.target import TargetChoice

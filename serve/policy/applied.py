@@ -7,7 +7,7 @@ from typing import TypeAlias
 from serve.errors import InvalidRule, TargetOutOfReach
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import DEFAULT, ExitChoice, Policy
-from serve.policy.faster_rungs import FasterRungs, check_overload
+from serve.policy.faster_rungs import FasterRungs
 from serve.policy.flag import AnyFlag, problem_of_flag, thresholds
 from serve.policy.problems import problem_of_rule, problem_of_target, why_full
 from serve.policy.profile import RuleOrTarget
@@ -146,17 +146,11 @@ def checked(policy: Policy, ladder: ServedLadder) -> AppliedPolicy:
         InvalidRule: it names the place.
     """
     policy.check(ladder.traits)
-    check_overload(policy, ladder)
     applied = AppliedPolicy(policy, ladder)
     for error in applied.unkept.values():
         raise error
-    if applied.faster and policy.limits.overrides != "any" and not applied.faster.moves_named:
-        raise InvalidRule(
-            "overload: no request could move: a rule has no place on the ladder, a flag is kept, "
-            "and targets move only to what loses more than they do and no more than "
-            "overload.target and their degrade; write the default as a stricter target, such as "
-            '{"target": {"max_disagreement": 0.01}} below 0.03, or leave overload out'
-        )
+    if applied.faster and applied.faster.problem:
+        raise InvalidRule(applied.faster.problem)
     return applied
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from serve.errors import InvalidRule
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import ExitChoice, Policy
 from serve.policy.ladder import Loss
@@ -43,8 +42,8 @@ class FasterRungs:
 
     Attributes:
         overload: what the policy says.
-        moves_named: whether the default or a profile may move.
-        most: the most rungs that one of them may move; where none may, all there are.
+        most: the most rungs that the default or a profile may move; where none may, all there are.
+        problem: why no request could move; None if some could.
     """
 
     def __init__(
@@ -60,7 +59,8 @@ class FasterRungs:
         self._below = lru_cache(256)(self._find)
         paths = [self.path(chosen, None, None) for chosen in named]
         most = max([len(path.faster) for path in paths if path], default=0)
-        self.moves_named, self.most = most > 0, most or len(self._rungs)
+        self.most = most or len(self._rungs)
+        self.problem = self._problem(policy, moves_named=most > 0)
 
     def path(
         self, chosen: ChosenExit, choice: ExitChoice | None, degrade: Degrade | None
@@ -89,6 +89,21 @@ class FasterRungs:
         layers = chosen.resolution.rung.expected_layers
         return Path(chosen, self._below(layers, _together(limits)))
 
+    def _problem(self, policy: Policy, moves_named: bool) -> str | None:
+        if not self._rungs:
+            target = Target.model_validate(self.overload.target.model_dump())
+            blamed = blame(target, policy.limits, self._ladder).removeprefix("; ")
+            why = self._ladder.lacks(target) or "no certified rule loses as little"
+            return f"overload.target: there is no faster rule to move to: {blamed or why}"
+        if moves_named or policy.limits.overrides == "any":
+            return None
+        return (
+            "overload: no request could move: a rule has no place on the ladder, a flag is kept, "
+            "and targets move only to what loses more than they do and no more than "
+            "overload.target and their degrade; write the default as a stricter target, such as "
+            '{"target": {"max_disagreement": 0.01}} below 0.03, or leave overload out'
+        )
+
     def _find(self, layers: float, losses: _Losses) -> tuple[_FasterRung, ...]:
         """Return rungs with fewer layers, from safe to fast."""
         faster = [rung for rung in _kept(self._rungs, losses) if rung.expected_layers < layers]
@@ -99,24 +114,6 @@ class FasterRungs:
             for rung in faster
         )
         return tuple(compiled)
-
-
-def check_overload(policy: Policy, ladder: ServedLadder) -> None:
-    """Raise unless some rule that lets texts leave early keeps the limit of `overload`.
-
-    Raises:
-        InvalidRule: there is none; says why.
-    """
-    if policy.overload is None:
-        return
-    limit = policy.overload.target
-    if not _kept(ladder.rungs(policy.limits), limit.losses.items()):
-        target = Target.model_validate(limit.model_dump())
-        why = ladder.lacks(target) or "no certified rule loses as little"
-        raise InvalidRule(
-            "overload.target: there is no faster rule to move to: "
-            + (blame(target, policy.limits, ladder).removeprefix("; ") or why)
-        )
 
 
 def _kept(rungs: Iterable[ServedRung], losses: Iterable[tuple[Loss, float]]) -> list[ServedRung]:

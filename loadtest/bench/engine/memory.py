@@ -20,7 +20,7 @@ from loadtest.bench.inputs import random_texts
 from loadtest.bench.loaded_bundle import vocabulary_size
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Manifest
-from serve.classifier.ladder import model_shape
+from serve.classifier.variant import model_shape
 from serve.engine.row import Row
 from serve.runtime.cpu_runner import CpuRunner
 

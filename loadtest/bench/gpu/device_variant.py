@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 from loadtest.bench.inputs import Shape
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import FOR_GPUS, Precision
-from serve.classifier.ladder import model_shape
 from serve.classifier.options import BATCH_LIMITS
+from serve.classifier.variant import model_shape
 from serve.engine.executor import ModelShape
 from serve.engine.runner import ModelRunner
 from serve.engine.warm_up import ON_CPU, measure, on_gpu

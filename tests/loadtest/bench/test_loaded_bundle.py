@@ -15,7 +15,7 @@ from loadtest.bench.loaded_bundle import load
 from loadtest.bench.one_graph import join
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
-from serve.classifier.ladder import model_shape
+from serve.classifier.variant import model_shape
 from tests.support.tiny import DEPTH, tiny_model
 
 precisions = pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -75,9 +75,15 @@ def replica(make_replicas: MakeReplicas) -> Replica:
     return make_replicas(1)[0]
 
 
-def test_broken_promise_makes_the_profile_safer_once(replica: Replica) -> None:
+def test_broken_promise_makes_the_profile_safer_once(
+    replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:
     replica.audit(differ=40, agree=160)
-    [alarm] = replica.guardrail.look()
+    with caplog.at_level(logging.INFO, TRAIL):
+        [alarm] = replica.guardrail.look()
+    lines = [record.getMessage() for record in caplog.records if record.name == TRAIL]
+    assert lines == ["policy changed", "promise broken"]
+    assert json.loads(json.dumps(alarm.data))["lost"] == 40
     assert (alarm.version, alarm.new_version) == (1, 2)
     assert replica.exit() == {"target": {"max_disagreement": 0.01}}
     entry = replica.policy.current
@@ -187,14 +193,3 @@ def test_all_broken_profiles_change_in_one_version(replica: Replica) -> None:
     replica.audit(differ=40, agree=160, profile=DEFAULT)
     assert {alarm.new_version for alarm in replica.guardrail.look()} == {3}
     assert replica.exit() == replica.exit(DEFAULT) == {"target": {"max_disagreement": 0.01}}
-
-
-def test_alarm_is_in_the_trail(replica: Replica, caplog: pytest.LogCaptureFixture) -> None:
-    replica.audit(differ=40, agree=160)
-    with caplog.at_level(logging.INFO, TRAIL):
-        [alarm] = replica.guardrail.look()
-    assert [record.getMessage() for record in caplog.records] == [
-        "policy changed",
-        "promise broken",
-    ]
-    assert json.loads(json.dumps(alarm.data))["lost"] == 40

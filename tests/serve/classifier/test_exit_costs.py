@@ -2,7 +2,7 @@ import pytest
 
 from serve.bundle.loader import Bundle
 from serve.classifier.exit_costs import ExitCosts, measure_exit_costs
-from serve.classifier.ladder import model_shape
+from serve.classifier.variant import model_shape
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule, compile_rule
 from serve.runtime.cpu_runner import CpuRunner
 from tests.support.traits import two_labels

@@ -29,9 +29,7 @@ OVERLOAD = {"queue_ms": 100, "target": {"max_disagreement": 0.03}}
 
 def applied(ladder: Any = None, **policy: Any) -> AppliedPolicy:
     whole = {"default": SURE, "overload": OVERLOAD, **policy}
-    document, ladder = Policy.model_validate(whole), ladder or served()
-    checked(document, ladder)
-    return AppliedPolicy(document, ladder)
+    return checked(Policy.model_validate(whole), ladder or served())
 
 
 def path(policy: AppliedPolicy, choice: Any = None, degrade: Any = None) -> Path | None:

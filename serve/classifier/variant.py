@@ -1,4 +1,4 @@
-"""Puts a variant's certified rules and this machine's times together."""
+"""A variant of a bundle as it is served: its shape, and its certified rules with times."""
 
 import shlex
 
