@@ -111,9 +111,9 @@ def profile_quality(
     """Return what a tally says.
 
     Args:
-        key: the answers that are counted.
+        key: of the tally.
         tally: None where nothing has been drawn yet.
-        delta: the guard's; evidence of 1/delta is an alarm.
+        delta: of the guard: evidence of 1/delta is an alarm.
         expected: share of the certifying texts by exit layer; empty if unknown.
     """
     found = tally or Tally(since="")

@@ -1,4 +1,4 @@
-"""Posts alarms to an operator's own URL, on a thread beside those that answer requests."""
+"""Tells an operator's own URL of alarms, beside all that answers requests."""
 
 import json
 import logging

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from serve.api.dialect import Dialect
-from serve.dialects.guardrails.detectors import DETECTORS
-from serve.dialects.guardrails.litellm import LITELLM
+from serve.dialects.guardrails.dialect import DETECTORS, LITELLM
 from serve.dialects.hf.dialect import HUGGING_FACE
 from serve.dialects.kserve.dialect import KSERVE
 from serve.dialects.oip.dialect import OIP

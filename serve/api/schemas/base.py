@@ -1,5 +1,7 @@
 """Base classes of the JSON schemas: requests are validated strictly, all are frozen."""
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -19,3 +21,8 @@ class SparseModel(ResponseModel):
     """JSON that clients receive, in which fields with a default may be missing."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+
+def examples(*bodies: dict[str, Any]) -> ConfigDict:
+    """Return the setting of a schema that documents it by examples."""
+    return ConfigDict(json_schema_extra={"examples": list(bodies)})

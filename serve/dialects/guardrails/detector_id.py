@@ -1,9 +1,8 @@
 """The header that names a detector, as the FMS orchestrator sends it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from serve.access.gate import Client
 from serve.api.context import AppContext
 from serve.api.dial import EXIT
 from serve.api.followed import followed_by
@@ -12,7 +11,7 @@ from serve.api.request import Request
 from serve.classifier.classifier import Classifier
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import InvalidRequest, UnknownDetector
-from serve.policy.document import DEFAULT, Policy
+from serve.policy.document import DEFAULT
 
 DETECTOR_ID: Final = "detector-id"
 
@@ -35,11 +34,18 @@ def with_detector(
         return asked, False
     if DETECTOR_ID in request.headers.repeated:
         raise InvalidRequest(f"{DETECTOR_ID}: comes more than once; send one")
+    return _stands_for(context, request, asked, detector)
+
+
+def _stands_for(
+    context: AppContext, request: Request, asked: GuardrailParameters, detector: str
+) -> tuple[GuardrailParameters, bool]:
     models, named = models_for(context.catalog, request.client), context.catalog.found
-    asked = _without_alias(asked, named)
+    if of_alias := named.get(asked.model or ""):
+        asked = asked.model_copy(update={"model": of_alias.name})
     asked_of = [each for each in models if asked.model in (None, each.name)]
     policies = {each.name: followed_by(request, each).entry.policy for each in models}
-    request.arm = None  # known once the model is
+    request.arm = None  # it is known once the model is
     mapped = [each for each in asked_of if detector in policies[each.name].detectors]
     if len(mapped) > 1:
         names = " and ".join(each.name for each in mapped)
@@ -60,7 +66,11 @@ def with_detector(
     if len(asked_of) == 1 and detector in policies[asked_of[0].name].profiles:
         return _with(asked, profile=detector), False
     _note_arm(request, asked_of, detector)
-    raise UnknownDetector(_unknown(policies, request.client, detector))
+    raise UnknownDetector(
+        f"{DETECTOR_ID}: {detector[:64]!r} is neither a detector, a model nor a profile of the "
+        f"only model; models are {', '.join(policies)}. Put "
+        '{"detectors": {NAME: PROFILE}} into the policy'
+    )
 
 
 def _note_arm(request: Request, asked_of: Sequence[Classifier], detector: str) -> None:
@@ -77,13 +87,6 @@ def _detectors_of_arms(classifier: Classifier) -> set[str]:
     return {name for each in arms for name in each.entry.policy.detectors}
 
 
-def _without_alias(
-    asked: GuardrailParameters, named: Mapping[str, Classifier]
-) -> GuardrailParameters:
-    found = named.get(asked.model or "")
-    return asked.model_copy(update={"model": found.name}) if found else asked
-
-
 def _with(asked: GuardrailParameters, **named: str) -> GuardrailParameters:
     for name, value in named.items():
         if getattr(asked, name) not in (None, value):
@@ -93,23 +96,3 @@ def _with(asked: GuardrailParameters, **named: str) -> GuardrailParameters:
     if named.get("profile") == DEFAULT:
         named.pop("profile")
     return asked.model_copy(update=named)
-
-
-def _unknown(policies: Mapping[str, Policy], client: Client, detector: str) -> str:
-    """Say what there is, as far as the client's key may ask for it."""
-    only = client.key.profiles if client.key else ()
-
-    def open_to(profile_of: Mapping[str, str]) -> str:
-        may = (n for n, p in profile_of.items() if not only or p in (DEFAULT, *only))
-        return ", ".join(sorted(may)) or "none"
-
-    found = [
-        f"{model} (detectors {open_to(policy.detectors)}; profiles "
-        f"{open_to({name: name for name in policy.profiles})})"
-        for model, policy in policies.items()
-    ]
-    return (
-        f"{DETECTOR_ID}: {detector[:64]!r} is neither a detector, a model nor a profile of the "
-        f'only model; there are {", ".join(found)}. Put {{"detectors": {{NAME: PROFILE}}}} into '
-        "the policy"
-    )

@@ -107,7 +107,12 @@ async def flag_texts(
     classifier = model_for(context.catalog, request.client, parameters.model)
     request.model, place = classifier.name, parameters.place
     names = {name: f"{place}.{name}" for name in type(parameters).model_fields}
-    fields = _fields(parameters) | {"inputs": _IN_PLACE_OF_BLANK}
+    fields = {n: v for n, v in dict(parameters).items() if n in ClassifyRequest.model_fields}
+    fields["inputs"] = _IN_PLACE_OF_BLANK
+    if parameters.profile is not None:
+        if parameters.exit is not None:
+            raise InvalidRequest(f"{place}: profile and exit at once; send one")
+        fields["exit"] = {"profile": parameters.profile}
     asked = bound(request.client, read_fields(fields, request.headers, names))
     locks = Locks(request, classifier, asked, True, assigned)
     locks.check(asked)
@@ -140,20 +145,6 @@ _KINDS = {
     "regression": "regression",
     "token": "token_classification",
 }
-
-
-def _fields(asked: GuardrailParameters) -> dict[str, Any]:
-    if asked.profile is not None and asked.exit is not None:
-        raise InvalidRequest(f"{asked.place}: profile and exit at once; send one")
-    return {
-        "model": asked.model,
-        "exit": asked.exit if asked.profile is None else {"profile": asked.profile},
-        "flag": asked.flag,
-        "windows": asked.windows,
-        "special_tokens": asked.special_tokens,
-        "timeout_ms": asked.timeout_ms,
-        "priority": asked.priority,
-    }
 
 
 def _flag(

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel, examples
 from serve.api.schemas.inputs import MAX_LIST
 from serve.policy.profile import Unchecked
 
@@ -41,15 +41,8 @@ class GuardrailParameters(RequestModel):
 class DetectorRequest(RequestModel):
     """Texts for a detector."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "contents": ["The movie was awesome."],
-                    "detector_params": {"flag": {"negative": 0.8}},
-                }
-            ]
-        }
+    model_config = examples(
+        {"contents": ["The movie was awesome."], "detector_params": {"flag": {"negative": 0.8}}}
     )
 
     contents: list[str] = Field(max_length=MAX_LIST, fail_fast=True)

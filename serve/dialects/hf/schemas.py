@@ -2,9 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel, examples
 
 
 class HuggingFaceParameters(RequestModel):
@@ -32,11 +32,7 @@ class HuggingFaceParameters(RequestModel):
 class HuggingFaceRequest(RequestModel):
     """One text or several, and how to answer."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"inputs": "The movie was awesome.", "parameters": {"top_k": 1}}]
-        }
-    )
+    model_config = examples({"inputs": "The movie was awesome.", "parameters": {"top_k": 1}})
 
     inputs: Any = Field(description="A text, an object with text and text_pair, or a list of them.")
     parameters: HuggingFaceParameters | None = None

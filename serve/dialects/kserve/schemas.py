@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from serve.api.exit_report import ExitReport
-from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, examples
 from serve.api.schemas.inputs import MAX_LIST
 
 
@@ -21,16 +21,12 @@ class KServeParameters(RequestModel):
 class KServeRequest(RequestModel):
     """The inputs, and how to answer."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"instances": ["The movie was awesome."]},
-                {
-                    "instances": [{"text": "A dog runs.", "text_pair": "An animal moves."}],
-                    "parameters": {"exit": {"target": {"max_disagreement": 0.01}}},
-                },
-            ]
-        }
+    model_config = examples(
+        {"instances": ["The movie was awesome."]},
+        {
+            "instances": [{"text": "A dog runs.", "text_pair": "An animal moves."}],
+            "parameters": {"exit": {"target": {"max_disagreement": 0.01}}},
+        },
     )
 
     instances: list[Any] = Field(

@@ -14,20 +14,16 @@ from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Handler, Route
 from serve.api.schemas.error import ErrorText
-from serve.dialects.oip.answer import write
 from serve.dialects.oip.body import read_infer
-from serve.dialects.oip.inputs import inputs_of
-from serve.dialects.oip.models import MODEL_ROUTES, check_version, model_index
-from serve.dialects.oip.parameters import NAMES, dial_of
-from serve.dialects.oip.repository import load_model, unload_model
-from serve.dialects.oip.request import tensors_in, wanted_outputs
+from serve.dialects.oip.models import MODEL_ROUTES, change_model, check_version, model_index
+from serve.dialects.oip.outputs import write
+from serve.dialects.oip.request import NAMES, dial_of, inputs_of, tensors_in, wanted_outputs
 from serve.dialects.oip.schemas import (
     IndexEntry,
     IndexRequest,
     InferRequest,
     InferResponse,
     LoadRequest,
-    UnloadRequest,
 )
 from serve.dialects.oip.signature import VERSION
 from serve.errors import InvalidRequest, NotSupported
@@ -57,14 +53,14 @@ async def index(context: AppContext, request: Request, body: IndexRequest) -> Re
 
 async def load(context: AppContext, request: Request, body: LoadRequest) -> Response:
     """Load the bundle of the model's name, or read its bundle anew, in every replica."""
-    await load_model(context, request, request.params["model"], (body.parameters or {}).keys())
-    return Response(b"", media_type="")
+    await change_model(context, request, request.params["model"], True, body.parameters or ())
+    return Response(b"")
 
 
-async def unload(context: AppContext, request: Request, body: UnloadRequest) -> Response:
+async def unload(context: AppContext, request: Request, body: LoadRequest) -> Response:
     """Serve a model no more; requests that it has taken are answered."""
-    await unload_model(context, request, request.params["model"], (body.parameters or {}).keys())
-    return Response(b"", media_type="")
+    await change_model(context, request, request.params["model"], False, body.parameters or ())
+    return Response(b"")
 
 
 # Triton's, which this server does not have.
@@ -84,76 +80,56 @@ def _refuse(why: str) -> Handler:
     return refuse
 
 
-_LOOK_OR_CHANGE: tuple[tuple[str, Scope], ...] = (("GET", "read"), ("POST", "admin"))
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-_OR_BINARY = {"requestBody": {"content": {"application/octet-stream": _BINARY}}}
-
-
-def _answers() -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of the answers to an inference."""
-    answers = classify_errors(ErrorText)
-    answers[200] = {"description": "The outputs.", "content": {"application/octet-stream": _BINARY}}
-    answers[400]["description"] = "The body is not JSON and tensors behind it, as both must be."
-    answers[415]["description"] = "The body is of a form, or is compressed in an unknown way."
-    return answers
-
-
-def _errors_of_bodies() -> dict[int | str, dict[str, Any]]:
-    answers = _answers()
-    default = {"model": ErrorText, "description": "Any other error."}
-    return {"default": default, **{status: answers[status] for status in (400, 413, 415, 422, 429)}}
-
-
+_ANSWERS = classify_errors(ErrorText)
+_ANSWERS[400]["description"] = "The body is not JSON and tensors behind it, as both must be."
+_ANSWERS[415]["description"] = "The body is of a form, or is compressed in an unknown way."
+_OF_BODIES = {status: _ANSWERS[status] for status in ("default", 400, 413, 415, 422, 429)}
 _TAGS: dict[str, Any] = {"tags": ["Open Inference Protocol"]}
+_OPTIONAL: dict[str, Any] = {"openapi_extra": {"requestBody": {"required": False}}}
 _INFER: dict[str, Any] = {
     **_TAGS,
     "response_model": InferResponse,
-    "responses": _answers(),
-    "openapi_extra": _OR_BINARY,
+    "responses": {
+        **_ANSWERS,
+        200: {"description": "The outputs.", "content": {"application/octet-stream": _BINARY}},
+    },
+    "openapi_extra": {"requestBody": {"content": {"application/octet-stream": _BINARY}}},
 }
 _INDEX: dict[str, Any] = {
     **_TAGS,
+    **_OPTIONAL,
     "response_model": list[IndexEntry],
-    "responses": _errors_of_bodies(),
-    "openapi_extra": {"requestBody": {"required": False}},
+    "responses": _OF_BODIES,
 }
 _CHANGE: dict[str, Any] = {
     **_TAGS,
+    **_OPTIONAL,
     "responses": {
         200: {"description": "Done, in all replicas."},
         404: {"model": ErrorText, "description": "No such model or bundle."},
-        **_errors_of_bodies(),
+        **_OF_BODIES,
     },
-    "openapi_extra": {"requestBody": {"required": False}},
 }
-_OF_REPOSITORY = "/v2/repository/models/{model}"
 
-_INDEX_PATH = "/v2/repository/index"
+
+def _post(path: str, handle: Handler, scope: Scope, schema: Any, documented: Any) -> Route:
+    return Route("POST", path, handle, scope, schema, read_infer, documented=documented)
+
+
+_MODEL, _REPOSITORY = "/v2/models/{model}", "/v2/repository"
 OIP = Dialect(
     "oip",
     error_text,
     (
-        *(
-            Route("POST", path, infer, "classify", InferRequest, read_infer, documented=_INFER)
-            for path in (
-                "/v2/models/{model}/infer",
-                "/v2/models/{model}/versions/{version}/infer",
-            )
-        ),
-        Route("POST", _INDEX_PATH, index, "read", IndexRequest, read_infer, documented=_INDEX),
-        *(
-            Route("POST", path, handle, "admin", schema, read_infer, documented=_CHANGE)
-            for path, handle, schema in (
-                (f"{_OF_REPOSITORY}/load", load, LoadRequest),
-                (f"{_OF_REPOSITORY}/unload", unload, UnloadRequest),
-            )
-        ),
+        _post(f"{_MODEL}/infer", infer, "classify", InferRequest, _INFER),
+        _post(f"{_MODEL}/versions/{{version}}/infer", infer, "classify", InferRequest, _INFER),
+        _post(f"{_REPOSITORY}/index", index, "read", IndexRequest, _INDEX),
+        _post(f"{_REPOSITORY}/models/{{model}}/load", load, "admin", LoadRequest, _CHANGE),
+        _post(f"{_REPOSITORY}/models/{{model}}/unload", unload, "admin", LoadRequest, _CHANGE),
         *MODEL_ROUTES,
-        *(
-            Route(method, path, _refuse(why), scope)
-            for path, why in _LACKING.items()
-            for method, scope in _LOOK_OR_CHANGE
-        ),
+        *(Route("GET", path, _refuse(why), "read") for path, why in _LACKING.items()),
+        *(Route("POST", path, _refuse(why), "admin") for path, why in _LACKING.items()),
     ),
     below="/v2",
     words={TRUNCATE: '"parameters": {"truncate": true}'},

@@ -1,18 +1,21 @@
-"""What the Open Inference Protocol says of the server and of its models."""
+"""The server and its models in the terms of the Open Inference Protocol, and their changes."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from serve.api.context import AppContext
+from serve.api.finished import to_its_end
 from serve.api.json_encoding import to_json
+from serve.api.model_changes import Asker
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Handler, Route
+from serve.api.routes.model_changes import changes_of
 from serve.api.routes.operations import check_ready
 from serve.api.schemas.error import ErrorText
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.config import model_config
+from serve.dialects.oip.request import PRIORITIES
 from serve.dialects.oip.schemas import (
     Live,
     ModelMetadata,
@@ -23,6 +26,7 @@ from serve.dialects.oip.schemas import (
     TensorMetadata,
 )
 from serve.dialects.oip.signature import (
+    BYTES,
     PLATFORM,
     VERSION,
     TensorSpec,
@@ -30,7 +34,7 @@ from serve.dialects.oip.signature import (
     output_specs,
 )
 from serve.dialects.oip.statistics import statistics_of
-from serve.errors import Unavailable, UnknownModel
+from serve.errors import InvalidTensor, Unavailable, UnknownModel
 from serve.version import __version__
 
 EXTENSIONS = [
@@ -42,6 +46,10 @@ EXTENSIONS = [
     "schedule_policy",
     "statistics",
 ]
+
+# Triton's clients send it with every unload; other parameters would change the configuration or
+# the files of the model.
+_HARMLESS: Final = "unload_dependents"
 
 _OPTIONS: dict[str, Any] = {"tags": ["Open Inference Protocol"]}
 _DEFAULT: dict[int | str, dict[str, Any]] = {
@@ -167,6 +175,27 @@ def _tensor(spec: TensorSpec) -> TensorMetadata:
     return TensorMetadata(name=spec.name, datatype=spec.datatype, shape=list(spec.shape))
 
 
+def model_config(classifier: Classifier, max_inputs: int) -> dict[str, Any]:
+    """Return the configuration of a model that takes so many rows in a request."""
+    return {
+        "name": classifier.name,
+        "platform": PLATFORM,
+        "backend": PLATFORM,
+        "max_batch_size": max_inputs,
+        "input": [{**_entry(spec), "optional": True} for spec in input_specs(classifier)],
+        "output": [_entry(spec) for spec in output_specs(classifier)],
+        "dynamic_batching": {"priority_levels": max(PRIORITIES), "default_priority_level": 2},
+        "parameters": {"bundle": {"string_value": classifier.bundle.sha256}},
+        "model_transaction_policy": {"decoupled": False},
+    }
+
+
+def _entry(spec: TensorSpec) -> dict[str, Any]:
+    datatype = "STRING" if spec.datatype == BYTES else spec.datatype
+    dims = list(spec.shape[1:])  # without the rows, which `max_batch_size` speaks of
+    return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": dims}
+
+
 async def model_index(context: AppContext, only_ready: bool) -> list[dict[str, Any]]:
     """Return an `IndexEntry` for each model and each bundle that could be loaded, as JSON."""
     states = {c.name: ("READY", "") for c in context.catalog}
@@ -187,3 +216,21 @@ async def model_statistics(context: AppContext, classifiers: list[Classifier]) -
     # On a thread: reading a page takes many milliseconds.
     stats = await asyncio.to_thread(lambda: [statistics_of(page, each) for each in classifiers])
     return Statistics(model_stats=stats)
+
+
+async def change_model(
+    context: AppContext, request: Request, name: str, load: bool, parameters: Iterable[str]
+) -> None:
+    """Load a model, or its bundle anew, in every replica; or serve it no more.
+
+    Raises:
+        OfframpError: it cannot be done; nothing has changed.
+    """
+    if others := sorted(set(parameters) - {_HARMLESS}):
+        raise InvalidTensor(
+            f"parameters: {others[0][:64]!r} is not taken: a model is loaded as its bundle is; "
+            "leave it out"
+        )
+    changes, asker = changes_of(context), Asker(request)
+    changed = changes.load(name, None, asker) if load else changes.unload(name, asker)
+    await to_its_end(request, changed)

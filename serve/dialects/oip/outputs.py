@@ -1,4 +1,4 @@
-"""From the answers of a model to the tensors that a request has asked for."""
+"""From the answers of a model to the tensors that a request has asked for, and to its body."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,11 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.api.classification import Classification
-from serve.api.json_encoding import short
+from serve.api.exit_report import exit_headers
+from serve.api.json_encoding import rounded, short, to_json
+from serve.api.response import JSON, Response
 from serve.api.scores import Function, score_rows
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.signature import BYTES, FP32, INT32, output_specs
-from serve.dialects.oip.tensors import Tensor, quoted
+from serve.dialects.oip.body import HEADER_LENGTH, packed
+from serve.dialects.oip.signature import BYTES, FP32, INT32, VERSION, output_specs
+from serve.dialects.oip.tensors import Tensor, quoted, to_bytes
 from serve.errors import InvalidRequest, InvalidTensor
 from serve.rules.signals import entropy
 
@@ -147,3 +150,68 @@ def _as_classes(
         for i in (-row).argsort(kind="stable")[:class_count]
     ]
     return Tensor(name, BYTES, (len(scores), len(texts) // len(scores)), texts)
+
+
+def answer_parameters(answered: Classification) -> dict[str, Any]:
+    """Return the parameters of an answer; what is an object is JSON in a text."""
+    found: dict[str, Any] = {
+        "policy_version": answered.classified.policy_version,
+        "score_scale": answered.classifier.scores.score_scale,
+    }
+    if resolution := answered.classified.resolution:
+        found["exit_rule"] = resolution.texts["exit_rule"]
+        found["certificate"] = resolution.texts["certificate"]
+    if answered.arm:
+        found["arm"] = answered.arm
+    if degraded := answered.classified.degraded:
+        found |= {"degraded": True, "degraded_by": ",".join(degraded)}
+    return found
+
+
+def write(
+    wanted: list[Wanted], request_id: str | None, accepted: str, answered: Classification
+) -> Response:
+    """Return the answer; `accepted` is the request's Accept-Encoding."""
+    described, behind = [], []
+    for tensor, each in zip(output_tensors(answered, wanted), wanted, strict=True):
+        raw = to_bytes(tensor) if each.binary else None
+        described.append(_describe(tensor, raw))
+        if raw is not None:
+            behind.append(raw)
+    head: dict[str, Any] = {"model_name": answered.classifier.name, "model_version": VERSION}
+    if request_id is not None:
+        head["id"] = request_id
+    head["parameters"] = answer_parameters(answered)
+    json = b'%b,"outputs":[%b]}' % (to_json(head)[:-1], b",".join(described))
+    headers, media_type = exit_headers(answered), JSON
+    if behind:
+        headers[HEADER_LENGTH], media_type = str(len(json)), "application/octet-stream"
+    body, more = packed(b"".join((json, *behind)), accepted)
+    return Response(body, headers | more, media_type)
+
+
+def _describe(tensor: Tensor, raw: bytes | None) -> bytes:
+    """Return an output's JSON: with its elements, or the number of bytes that hold them."""
+    head: dict[str, Any] = {
+        "name": tensor.name,
+        "datatype": tensor.datatype,
+        "shape": list(tensor.shape),
+    }
+    if raw is not None:
+        return to_json({**head, "parameters": {"binary_data_size": len(raw)}})
+    # Row by row: one call of the encoder holds the interpreter's lock all the time.
+    rows = [to_json(_row(tensor, i))[1:-1] for i in range(tensor.shape[0])]
+    return b'%b,"data":[%b]}' % (to_json(head)[:-1], b",".join(rows))
+
+
+def _row(tensor: Tensor, i: int) -> Any:
+    """Return the elements of a row as `/v1/classify` writes them."""
+    if isinstance(tensor.values, list):
+        width = tensor.shape[1]
+        return tensor.values[i * width : (i + 1) * width]
+    row = tensor.values[i].ravel()
+    if tensor.name == "logits":
+        return rounded(row)
+    if row.dtype == np.float32:
+        return [short(value) for value in row]
+    return row

@@ -1,16 +1,34 @@
-"""From the JSON of an inference request, and the bytes behind it, to tensors and wanted outputs."""
+"""What an inference request asks for: its inputs, its dial, and the outputs that it wants."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from serve.api.classification import check_inputs
+from serve.api.dial import read_degrade, read_exit
+from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.outputs import Wanted, check_wanted
 from serve.dialects.oip.schemas import InferInput, InferOutput, InferRequest
-from serve.dialects.oip.signature import INPUTS, default_outputs
+from serve.dialects.oip.signature import INPUTS, TEXT, TEXT_PAIR, default_outputs
 from serve.dialects.oip.tensors import Tensor, check_shape, quoted, read_tensor
 from serve.errors import InvalidTensor
+
+# Triton's are numbers: 1 is the highest level, and 0 asks for the default one.
+PRIORITIES: Final = {0: None, 1: "high", 2: "normal", 3: "low"}
+
+_KNOWN: Final = ("exit", "timeout", "timeout_ms", "priority", "truncate", "degrade")
+# What messages call the fields of a `ClassifyRequest`.
+NAMES: Final = {
+    "exit": "parameters.exit",
+    "timeout_ms": "parameters.timeout (in microseconds) or timeout_ms",
+    "priority": "parameters.priority",
+    "truncate": "parameters.truncate",
+    "degrade": "parameters.degrade",
+}
 
 
 def tensors_in(body: InferRequest, max_inputs: int) -> list[Tensor]:
@@ -44,6 +62,115 @@ def tensors_in(body: InferRequest, max_inputs: int) -> list[Tensor]:
             "binary_data_size of all inputs must add up to them"
         )
     return tensors
+
+
+def inputs_of(tensors: Sequence[Tensor]) -> list[Any]:
+    """Return `inputs` of a `ClassifyRequest`, one per row.
+
+    Raises:
+        InvalidTensor: the tensors do not go together, or a mask hides more than padding.
+    """
+    given = {tensor.name: tensor for tensor in tensors}
+    if len(given) < len(tensors):
+        raise InvalidTensor("inputs: an input is there twice")
+    main = TEXT if TEXT in given else INPUT_IDS
+    if main not in given:
+        raise InvalidTensor(f"inputs: give {TEXT} or {INPUT_IDS}")
+    beside = {TEXT_PAIR} if main == TEXT else {ATTENTION_MASK, TOKEN_TYPE_IDS}
+    for name, tensor in given.items():
+        if name != main and name not in beside:
+            raise InvalidTensor(f"{name}: does not go with {main}")
+        if tensor.shape != given[main].shape:
+            raise InvalidTensor(
+                f"{name}: has the shape {list(tensor.shape)}, and {main} "
+                f"{list(given[main].shape)}; they must be equal"
+            )
+    return _texts_of(given) if main == TEXT else _ids(given)
+
+
+def _texts_of(given: dict[str, Tensor]) -> list[Any]:
+    texts = list(given[TEXT].values)
+    if TEXT_PAIR not in given:
+        return texts
+    pairs = zip(texts, given[TEXT_PAIR].values, strict=True)
+    return [{"text": text, "text_pair": pair} for text, pair in pairs]
+
+
+def _ids(given: dict[str, Tensor]) -> list[Any]:
+    ids = _rows(given[INPUT_IDS])
+    lengths = [ids.shape[1]] * len(ids)
+    if ATTENTION_MASK in given:
+        lengths = _lengths(_rows(given[ATTENTION_MASK]))
+    inputs = [{INPUT_IDS: row[:n].tolist()} for row, n in zip(ids, lengths, strict=True)]
+    if TOKEN_TYPE_IDS in given:
+        types = _rows(given[TOKEN_TYPE_IDS])
+        for one, row, n in zip(inputs, types, lengths, strict=True):
+            one[TOKEN_TYPE_IDS] = row[:n].tolist()
+    return inputs
+
+
+def _rows(tensor: Tensor) -> NDArray[np.int64]:  # (rows, tokens)
+    return np.asarray(tensor.values, np.int64)
+
+
+def _lengths(mask: NDArray[np.int64]) -> list[int]:
+    """Return the tokens of each row that are not padding."""
+    lengths = (mask == 1).sum(axis=1)
+    right_padded = (np.arange(mask.shape[1]) < lengths[:, None]).astype(np.int64)
+    wrong = np.flatnonzero((mask != right_padded).any(axis=1))
+    if len(wrong):
+        raise InvalidTensor(
+            f"{ATTENTION_MASK}[{wrong[0]}]: must be ones for tokens and then zeros for padding; "
+            "the model reads all tokens between"
+        )
+    return [int(length) for length in lengths]
+
+
+def dial_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `ClassifyRequest` that parameters ask for.
+
+    Args:
+        parameters: `exit` (a profile's name or JSON), `timeout` (microseconds, 0 for none) or
+            `timeout_ms`, `priority` (0 to 3, or a word), `truncate`, `degrade` (false or JSON).
+
+    Raises:
+        InvalidRequest: a parameter is unknown or cannot be read.
+    """
+    unknown = [name for name in parameters if name not in _KNOWN]
+    if unknown:
+        raise InvalidTensor(
+            f"parameters: there is no {quoted(unknown[0])}; there are {', '.join(_KNOWN)}"
+        )
+    fields: dict[str, Any] = {"truncate": parameters.get("truncate")}
+    wanted = parameters.get("exit")
+    fields["exit"] = read_exit(wanted, NAMES["exit"]) if isinstance(wanted, str) else wanted
+    moved = parameters.get("degrade")
+    fields["degrade"] = read_degrade(moved, NAMES["degrade"]) if isinstance(moved, str) else moved
+    fields["timeout_ms"] = _timeout_ms(parameters)
+    fields["priority"] = _priority(parameters.get("priority"))
+    return fields
+
+
+def _timeout_ms(parameters: Mapping[str, Any]) -> Any:
+    micros = parameters.get("timeout")
+    if micros is None:
+        return parameters.get("timeout_ms")
+    if "timeout_ms" in parameters:
+        raise InvalidTensor("parameters: send timeout, which is in microseconds, or timeout_ms")
+    if type(micros) is not int or not 0 <= micros < 2**63:
+        raise InvalidTensor("parameters.timeout: must be a whole number of microseconds")
+    return micros / 1000 if micros else None
+
+
+def _priority(given: Any) -> Any:
+    if given is None or isinstance(given, str):
+        return given
+    if type(given) is not int or given not in PRIORITIES:
+        raise InvalidTensor(
+            "parameters.priority: must be 1 (high), 2 (normal), 3 (low) or 0 for the default, "
+            "which is 2"
+        )
+    return PRIORITIES[given]
 
 
 def wanted_outputs(body: InferRequest, classifier: Classifier) -> list[Wanted]:

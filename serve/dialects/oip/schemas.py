@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel, examples
 from serve.dialects.oip.signature import INPUTS
 
 Parameters = dict[str, Any]
@@ -41,21 +41,12 @@ class InferOutput(RequestModel):
 class InferRequest(RequestModel):
     """The inputs of one or more rows, and the outputs that are wanted."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "inputs": [
-                        {
-                            "name": "TEXT",
-                            "shape": [1, 1],
-                            "datatype": "BYTES",
-                            "data": ["The movie was awesome."],
-                        }
-                    ],
-                    "outputs": [{"name": "label"}, {"name": "exit_layer"}],
-                }
-            ]
+    model_config = examples(
+        {
+            "inputs": [
+                {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["An awesome movie."]}
+            ],
+            "outputs": [{"name": "label"}, {"name": "exit_layer"}],
         }
     )
 
@@ -112,15 +103,11 @@ class IndexRequest(RequestModel):
 
 
 class LoadRequest(RequestModel):
-    """What Triton's clients say with a load."""
+    """What Triton's clients say with a load or an unload."""
 
     parameters: Parameters | None = Field(
         default=None, description="None but `unload_dependents`, which changes nothing here."
     )
-
-
-class UnloadRequest(LoadRequest):
-    """What Triton's clients say with an unload."""
 
 
 class IndexEntry(ResponseModel):

@@ -1,6 +1,5 @@
 """The tensors that every model takes and gives by the Open Inference Protocol."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
@@ -68,13 +67,6 @@ def output_specs(classifier: Classifier) -> list[TensorSpec]:
     return labels
 
 
-def default_outputs(classifier: Classifier) -> Sequence[str]:
-    """Return the names of the outputs that a request gets which names none."""
-    return _DEFAULT_OUTPUTS.get(classifier.bundle.manifest.task, _OF_LABELS)
-
-
-_OF_LABELS = ("probabilities", "label", "exit_layer", "exit_reason")
-_DEFAULT_OUTPUTS: Final = {
-    "regression": ("value", "exit_layer", "exit_reason"),
-    "token": ("logits", "num_tokens", "exit_layer", "exit_reason"),
-}
+def default_outputs(classifier: Classifier) -> list[str]:
+    """Return the names of the outputs that a request gets which names none: the first four."""
+    return [spec.name for spec in output_specs(classifier)[:4]]

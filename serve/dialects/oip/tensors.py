@@ -52,8 +52,10 @@ def read_tensor(
     if datatype != spec.datatype:
         raise InvalidTensor(f"{name}: the datatype must be {spec.datatype}, not {quoted(datatype)}")
     check_shape(spec, shape)
-    if not isinstance(data, bytes):
-        _check_number(name, len(data), shape)
+    if not isinstance(data, bytes) and len(data) != math.prod(shape):
+        raise InvalidTensor(
+            f"{name}: the shape {list(shape)} has {math.prod(shape)} elements, the data {len(data)}"
+        )
     if spec.datatype == BYTES:
         elements = _split(name, data, shape[0]) if isinstance(data, bytes) else data
         return Tensor(name, datatype, (shape[0], 1), _texts(name, elements))
@@ -84,37 +86,21 @@ def check_shape(spec: TensorSpec, shape: Sequence[int]) -> None:
     Raises:
         InvalidTensor: no input is of this shape.
     """
-    if shape and max(shape) > _MAX_SIZE:
+    if shape and max(map(abs, shape)) > _MAX_SIZE:
         raise InvalidTensor(f"{spec.name}: the shape must not have a size above {_MAX_SIZE}")
-    wanted, rank = spec.shape, len(shape)
-    as_column = wanted == (-1, 1) and (rank == 1 or (rank == 2 and shape[1] == 1))
-    if not as_column and (wanted == (-1, 1) or rank != 2):
-        other = " or [rows]" if wanted == (-1, 1) else ""
-        sizes = "[rows, 1]" if wanted == (-1, 1) else "[rows, tokens]"
-        raise InvalidTensor(f"{spec.name}: the shape must be {sizes}{other}, not {_listed(shape)}")
+    rank, of_texts = len(shape), spec.datatype == BYTES
+    fits = (rank == 1 or (rank == 2 and shape[1] == 1)) if of_texts else rank == 2
+    if not fits:
+        sizes = "[rows, 1] or [rows]" if of_texts else "[rows, tokens]"
+        raise InvalidTensor(f"{spec.name}: the shape must be {sizes}, not {list(shape)}")
     if not 1 <= shape[0] <= MAX_LIST:
-        raise InvalidTensor(f"{spec.name}: must have 1 to {MAX_LIST} rows, not {_listed(shape)}")
+        raise InvalidTensor(f"{spec.name}: must have 1 to {MAX_LIST} rows, not {list(shape)}")
     if rank == 2 and shape[1] < 1:
-        raise InvalidTensor(f"{spec.name}: a row must not be empty; the shape is {_listed(shape)}")
+        raise InvalidTensor(f"{spec.name}: a row must not be empty; the shape is {list(shape)}")
     if math.prod(shape) > MAX_ELEMENTS:
         raise InvalidTensor(
-            f"{spec.name}: must have at most {MAX_ELEMENTS} elements, not {_size(shape)}"
+            f"{spec.name}: must have at most {MAX_ELEMENTS} elements, not {math.prod(shape)}"
         )
-
-
-def _check_number(name: str, number: int, shape: Sequence[int]) -> None:
-    if number != math.prod(shape):
-        raise InvalidTensor(
-            f"{name}: the shape {_listed(shape)} has {_size(shape)} elements, the data {number}"
-        )
-
-
-def _listed(shape: Sequence[int]) -> str:
-    return quoted(str(list(shape[:8])))[1:-1]
-
-
-def _size(shape: Sequence[int]) -> str:
-    return str(math.prod(shape))[:_MAX_QUOTED]
 
 
 def _split(name: str, data: bytes, number: int) -> list[bytes]:
@@ -157,7 +143,7 @@ def _from_bytes(name: str, data: bytes, shape: Sequence[int]) -> NDArray[np.int6
     if len(data) != 8 * math.prod(shape):
         narrow = len(data) == 4 * math.prod(shape)
         raise InvalidTensor(
-            f"{name}: the shape {_listed(shape)} takes 8 bytes for each of {_size(shape)} "
+            f"{name}: the shape {list(shape)} takes 8 bytes for each of {math.prod(shape)} "
             f"elements, the data has {len(data)}{_NARROW if narrow else ''}"
         )
     return np.frombuffer(data, "<i8")

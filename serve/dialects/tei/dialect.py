@@ -20,7 +20,7 @@ from serve.api.route import Route
 from serve.api.routes.operations import check_ready
 from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import Function, check_labels_texts, label_scores
-from serve.dialects.tei.model import ABOUT, TAG, TOKENIZE
+from serve.dialects.tei.model import MODEL_ROUTES, TAG
 from serve.dialects.tei.schemas import TeiError, TeiPrediction, TeiRequest
 from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
 from serve.tokenization.inputs import size_of
@@ -127,8 +127,7 @@ TEI = Dialect(
             Route("POST", path, predict, "classify", TeiRequest, documented=_OPTIONS)
             for path in _PREDICT
         ),
-        *TOKENIZE,
+        *MODEL_ROUTES,
         Route("GET", "/health", health, None, probe=True, documented=_HEALTH),
-        *ABOUT,
     ),
 )

@@ -1,8 +1,6 @@
 """What TEI's clients ask beside answers: what the model is, and a text's tokens."""
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from tokenizers import Encoding
@@ -27,29 +25,18 @@ from serve.tokenization.inputs import PIECE_CHARS
 from serve.version import __version__
 
 TAG = "Text Embeddings Inference"
-# So many tokens are written in one go; the event loop runs between.
-_AT_ONCE = 64
 _ERRORS = classify_errors(TeiError)
 
 
 async def info(context: AppContext, request: Request) -> Response:
-    """Describe the only model, in the form of TEI."""
-    return json_response(_info(context, None))
-
-
-async def info_of_model(context: AppContext, request: Request) -> Response:
-    """Describe a model, in the form of TEI."""
-    return json_response(_info(context, request.params["model"]))
-
-
-def _info(context: AppContext, model: str | None) -> TeiInfo:
-    classifier = context.catalog.pick(model)
+    """Describe the model of the path or the only one, in the form of TEI."""
+    classifier = context.catalog.pick(request.params.get("model"))
     manifest, options = classifier.bundle.manifest, classifier.options
     labels = TeiLabels(
         id2label={str(i): label for i, label in enumerate(manifest.labels)},
         label2id={label: i for i, label in enumerate(manifest.labels)},
     )
-    return TeiInfo(
+    about = TeiInfo(
         model_id=classifier.name,
         model_sha=manifest.files[manifest.variants[classifier.precision].weights],
         model_dtype=_DTYPES[classifier.precision],
@@ -66,6 +53,7 @@ def _info(context: AppContext, model: str | None) -> TeiInfo:
         sha=None,
         docker_label=None,
     )
+    return json_response(about)
 
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8"}
@@ -101,30 +89,20 @@ def _check_size(texts: list[str], max_inputs: int) -> None:
 
 def _listed(texts: list[str], encodings: list[Encoding]) -> tuple[bytes, int]:
     """Return the tokens of texts as JSON, and their number."""
-    lists = [_shown(text, each) for text, each in zip(texts, encodings, strict=True)]
+    lists = [to_json(_tokens(text, each)) for text, each in zip(texts, encodings, strict=True)]
     return b"[" + b",".join(lists) + b"]", sum(map(len, encodings))
 
 
-def _shown(text: str, encoding: Encoding) -> bytes:
-    """Return the tokens of a text as JSON, written part by part: all of them are many objects."""
-    tokens = _tokens(text, encoding)
-    parts = iter(lambda: list(islice(tokens, _AT_ONCE)), [])
-    return b"[" + b",".join([to_json(part)[1:-1] for part in parts]) + b"]"
-
-
-def _tokens(text: str, encoding: Encoding) -> Iterator[dict[str, Any]]:
-    for token, name, special, (start, stop) in zip(
-        encoding.ids,
-        encoding.tokens,
-        encoding.special_tokens_mask,
-        encoding.offsets,
-        strict=True,
-    ):
-        if special:
-            place = {"text": name, "special": True, "start": None, "stop": None}
+def _tokens(text: str, encoding: Encoding) -> list[dict[str, Any]]:
+    tokens = []
+    ids, names, special = encoding.ids, encoding.tokens, encoding.special_tokens_mask
+    for i, (start, stop) in enumerate(encoding.offsets):
+        if special[i]:
+            place = {"text": names[i], "special": True, "start": None, "stop": None}
         else:
             place = {"text": text[start:stop], "special": False, "start": start, "stop": stop}
-        yield {"id": token, **place}
+        tokens.append({"id": ids[i], **place})
+    return tokens
 
 
 _OPTIONS: dict[str, Any] = {
@@ -135,23 +113,18 @@ _OPTIONS: dict[str, Any] = {
         **{status: _ERRORS[status] for status in ("default", 403, 404, 422, 429)},
     },
 }
-TOKENIZE = (
-    Route("POST", "/tokenize", tokenize, "classify", TeiTokenizeRequest, documented=_OPTIONS),
-    Route(
-        "POST",
-        "/models/{model}/tokenize",
-        tokenize,
-        "classify",
-        TeiTokenizeRequest,
-        documented=_OPTIONS,
-    ),
-)
 _ABOUT: dict[str, Any] = {
     "tags": [TAG],
     "response_model": TeiInfo,
     "responses": {status: _ERRORS[status] for status in ("default", 404, 422)},
 }
-ABOUT = (
-    Route("GET", "/info", info, "read", documented=_ABOUT),
-    Route("GET", "/models/{model}/info", info_of_model, "read", documented=_ABOUT),
-)
+MODEL_ROUTES = [
+    *(
+        Route("POST", path, tokenize, "classify", TeiTokenizeRequest, documented=_OPTIONS)
+        for path in ("/tokenize", "/models/{model}/tokenize")
+    ),
+    *(
+        Route("GET", path, info, "read", documented=_ABOUT)
+        for path in ("/info", "/models/{model}/info")
+    ),
+]

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 from pydantic.config import JsonDict
 
-from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, examples
 from serve.api.schemas.inputs import MAX_LIST
 
 _TEXT: JsonDict = {"type": "string"}
@@ -15,14 +15,10 @@ _TEXT_OR_PAIR: JsonDict = {"type": "array", "items": _TEXT, "minItems": 1, "maxI
 class TeiRequest(RequestModel):
     """One text or pair, or a batch of them, and how to answer."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"inputs": "The movie was awesome."},
-                {"inputs": ["A dog runs.", "An animal moves."]},
-                {"inputs": [["A dog runs.", "An animal moves."], ["The movie was awesome."]]},
-            ]
-        }
+    model_config = examples(
+        {"inputs": "The movie was awesome."},
+        {"inputs": ["A dog runs.", "An animal moves."]},
+        {"inputs": [["A dog runs.", "An animal moves."], ["The movie was awesome."]]},
     )
 
     inputs: Any = Field(

@@ -2,11 +2,11 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.config import JsonDict
 
 from serve.api.exit_report import ExitReport
-from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, examples
 from serve.api.schemas.inputs import MAX_LIST
 
 _TEXT: JsonDict = {"type": "string"}
@@ -21,13 +21,9 @@ _PAIR: JsonDict = {
 class VllmRequest(RequestModel):
     """Texts or token ids, and how to answer; `exit` and `timeout_ms` are Offramp's own."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"input": "The movie was awesome."},
-                {"input": ["The movie was awesome.", "You are good at messing up."]},
-            ]
-        }
+    model_config = examples(
+        {"input": "The movie was awesome."},
+        {"input": ["The movie was awesome.", "You are good at messing up."]},
     )
 
     model: str | None = Field(

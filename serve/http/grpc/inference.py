@@ -19,11 +19,9 @@ from serve.api.classification import (
 from serve.api.context import AppContext
 from serve.api.model_choice import model_for
 from serve.api.schemas.request import ClassifyRequest
-from serve.dialects.oip.inputs import inputs_of
 from serve.dialects.oip.models import check_version
-from serve.dialects.oip.outputs import Wanted, check_wanted, output_tensors
-from serve.dialects.oip.parameters import NAMES, answer_parameters, dial_of
-from serve.dialects.oip.request import check_known, class_count
+from serve.dialects.oip.outputs import Wanted, answer_parameters, check_wanted, output_tensors
+from serve.dialects.oip.request import NAMES, check_known, class_count, dial_of, inputs_of
 from serve.dialects.oip.signature import VERSION, default_outputs
 from serve.dialects.oip.tensors import Tensor, quoted, read_tensor, to_bytes
 from serve.errors import InvalidTensor

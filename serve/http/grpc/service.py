@@ -8,15 +8,15 @@ from google.protobuf.json_format import ParseDict
 from serve.access.keys import Scope
 from serve.api.context import AppContext
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.config import model_config
 from serve.dialects.oip.models import (
     EXTENSIONS,
+    change_model,
     find_model,
+    model_config,
     model_index,
     model_metadata,
     model_statistics,
 )
-from serve.dialects.oip.repository import load_model, unload_model
 from serve.dialects.oip.signature import PLATFORM, VERSION
 from serve.errors import UnknownModel
 from serve.http.grpc.call import Answer, Call
@@ -90,11 +90,13 @@ class _About:
         return _answer("RepositoryIndex", {"models": models})
 
     async def load(self, call: Call, request: Any) -> Any:
-        await load_model(self._context, call.record, request.model_name, request.parameters)
+        await change_model(self._context, call.record, request.model_name, True, request.parameters)
         return _answer("RepositoryModelLoad", {})
 
     async def unload(self, call: Call, request: Any) -> Any:
-        await unload_model(self._context, call.record, request.model_name, request.parameters)
+        await change_model(
+            self._context, call.record, request.model_name, False, request.parameters
+        )
         return _answer("RepositoryModelUnload", {})
 
     def _find(self, request: Any) -> Classifier:

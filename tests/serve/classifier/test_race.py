@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from serve.classifier.race import Race
 from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.engine.engine import Engine
+from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome, Row
-from serve.engine.shape import ModelShape
 from serve.errors import Cancelled, ModelFailure
 from serve.rules import LayerRule
 from serve.rules.reason import Reason

@@ -441,6 +441,6 @@ def test_a_bound_key_learns_of_no_models_profiles_or_detectors_but_its_own(
                     refused.append(said)
         assert {said.status for said in refused} == {403}
         refused += [server.ask(CONTENTS, "bound", detector_id=name) for name in ("other", "none")]
-        assert "there are tiny (detectors strict; profiles guard)" in refused[-1].text
+        assert "models are tiny. " in refused[-1].text
         for said in refused:
             assert not any(word in said.text for word in ("other (", ", other", "lax", "loose"))

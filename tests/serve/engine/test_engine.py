@@ -13,8 +13,8 @@ import pytest
 from serve.engine.admission import QueueLimits
 from serve.engine.cost_model import CostModel
 from serve.engine.engine import Engine
+from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome
-from serve.engine.shape import ModelShape
 from serve.errors import InvalidRequest, Overloaded, Unavailable
 from serve.rules import EntropyRule
 from tests.serve.support.fake_runner import FakeRunner, Heads

@@ -63,7 +63,7 @@ class _TriedPart(NamedTuple):
         )
 
 
-class Trial:
+class Replay:
     """Tries exits on texts, each distinct one once. Belongs to one thread.
 
     Attributes:
