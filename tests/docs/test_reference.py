@@ -85,3 +85,9 @@ def test_page_lists_every_error_with_its_status() -> None:
     for status, code in set(codes(errors.OfframpError)):
         listed = code in NOT_ANSWERED or f"`{code}`" in rows.get(str(status), "")
         assert listed, f"{status} {code} is not in the table"
+
+
+def test_files_that_the_tour_names_without_their_folder_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    there = {path.name for folder in ("serve", "models") for path in (ROOT / folder).rglob("*.py")}
+    assert set(re.findall(r"`(\w+\.py)`", text)) <= there
