@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -70,7 +69,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
             "--gpus-per-replica, or --standalone"
         )
     config = wanted.config
-    _check_host(wanted.host)
+    check_host(wanted.host)
     _check_access(wanted)
     output = Output(log_output(config.log_file), config.log_format)
     announcer = Announcer(config.log_format, in_log=config.log_file is not None)
@@ -102,9 +101,14 @@ def _launch(wanted: Launch, standalone: bool, announcer: Announcer, output: Outp
             config = config.model_copy(update={"grpc_port": grpc_port})
         on_ready = partial(_invite, announcer, bundles, wanted, port, config.grpc_port)
         if standalone:
-            _run_standalone(config, address, on_ready)
+            from serve.http.standalone import serve_standalone
+
+            serve_standalone(config, address, on_ready)
         else:
-            _run_on_ray(announcer, config, replicas, address, output, on_ready)
+            from serve.cluster.local_cluster import serve_on_ray
+
+            announcer.say("starting Ray Serve ...")
+            serve_on_ray(config, address_of(address), replicas, on_ready, announcer, output)
 
 
 def _grpc_address(wanted: Launch) -> AbstractContextManager[socket | None]:
@@ -136,7 +140,7 @@ def _configure(
             active[bundle.name], presented = layers, bundle.presenting(layers)
         _announce(announcer, presented, placement)
     # A page that a browser has loaded from elsewhere cannot use a loopback name of ours.
-    usual_hosts = LOOPBACK_HOSTS if _is_loopback(wanted.host) else ANY_HOST
+    usual_hosts = LOOPBACK_HOSTS if is_loopback(wanted.host) else ANY_HOST
     return config.model_copy(
         update={
             "bundles": [str(bundle.folder) for bundle in bundles],
@@ -148,7 +152,7 @@ def _configure(
     )
 
 
-def _check_host(host: str) -> None:
+def check_host(host: str) -> None:
     """Refuse what is neither an address nor a name.
 
     Raises:
@@ -175,7 +179,7 @@ def _check_access(wanted: Launch) -> None:
         read_keys(keys)
         if no_auth:
             raise InvalidRequest("--keys and --no-auth contradict each other; leave out one")
-    elif not no_auth and not _is_loopback(wanted.host):
+    elif not no_auth and not is_loopback(wanted.host):
         raise InvalidRequest(
             f"on {wanted.host} every machine that reaches the port could change policies; give "
             "--keys FILE (`offramp keys new` makes one), or --no-auth if that is what you want"
@@ -189,29 +193,10 @@ def _ip_of(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Tell whether an address, or a name, is this machine's own alone."""
     address = _ip_of(host)
     return host == "localhost" or (address is not None and address.is_loopback)
-
-
-def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[], None]) -> None:
-    from serve.http.standalone import serve_standalone
-
-    serve_standalone(config, address, on_ready)
-
-
-def _run_on_ray(
-    announcer: Announcer,
-    config: ServerConfig,
-    replicas: LocalReplicas,
-    address: socket,
-    output: Output,
-    on_ready: Callable[[], None],
-) -> None:
-    from serve.cluster.local_cluster import serve_on_ray
-
-    announcer.say("starting Ray Serve ...")
-    serve_on_ray(config, address_of(address), replicas, on_ready, announcer, output)
 
 
 def _announce(announcer: Announcer, bundle: Bundle, placement: Placement) -> None:
@@ -234,10 +219,10 @@ def _invite(
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}
     scheme = "https" if wanted.config.tls_cert else "http"
-    url = f"{scheme}://{_reachable(wanted.host)}:{port}"
+    url = f"{scheme}://{reachable(wanted.host)}:{port}"
     key = '-H "X-API-Key: $KEY" ' if wanted.config.keys else ""
     if grpc_port is not None:
-        address = f"{_reachable(wanted.host)}:{grpc_port}"
+        address = f"{reachable(wanted.host)}:{grpc_port}"
         announcer.say(f"gRPC on {address}", address=address)
     announcer.say(
         f"serving on {url} (docs at /docs)",
@@ -246,7 +231,7 @@ def _invite(
     )
 
 
-def _reachable(host: str) -> str:
+def reachable(host: str) -> str:
     """Return an address in a URL under which this machine reaches what listens on a host."""
     name = without_brackets(host)
     return in_url({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, name))

@@ -1,12 +1,14 @@
 """Where log lines go, in batches, and what happens where they cannot be written."""
 
+import io
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
-from typing import Any
+from typing import Any, Final
 
 from serve.logs import (
     ACCESS_LOG,
@@ -18,7 +20,6 @@ from serve.logs import (
     formatter,
     single_line,
 )
-from serve.printed import Printed
 
 # Takes whole lines; raises OSError where they cannot be written.
 Write = Callable[[bytes], object]
@@ -28,6 +29,8 @@ FLUSH_EVERY_S = 0.25
 MAX_WAITING = 10_000
 # The end of the process waits at most this long for the output.
 _LAST_FLUSH_S = 1.0
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_MOST_PRINTED_CHARS: Final = 8192
 
 
 class Output:
@@ -147,6 +150,27 @@ def configure_logs(output: Output, level: LogLevel, **always: Any) -> BatchedHan
     others = [handler for handler in root.handlers if not isinstance(handler, BatchedHandler)]
     root.handlers = [*others, batched]
     return batched
+
+
+class Printed(io.TextIOBase):
+    """Stands for stdout or stderr: every line that is printed there is logged as a warning."""
+
+    def __init__(self) -> None:
+        self._begun, self._writing = "", threading.Lock()
+
+    def write(self, text: str) -> int:
+        """Log the lines that are complete now."""
+        with self._writing:
+            *lines, self._begun = (self._begun + text).split("\n")
+            if len(self._begun) > _MOST_PRINTED_CHARS:
+                lines, self._begun = [*lines, self._begun], ""
+        for line in lines:
+            if plain := _COLOURS.sub("", line).strip():
+                logging.getLogger(__name__).warning("%s", plain[:_MOST_PRINTED_CHARS])
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
 
 
 @contextmanager

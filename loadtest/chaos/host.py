@@ -11,7 +11,7 @@ import signal
 import threading
 from pathlib import Path
 
-from serve.cluster.node import local_node
+from serve.cluster.node import local_node, session_folder
 from serve.cluster.options import APP_NAME
 
 
@@ -35,7 +35,7 @@ class Host:
 
     def run(self, port: int) -> None:
         """Start Ray Serve on this port and serve until SIGTERM."""
-        with local_node(num_cpus=2, num_gpus=0):
+        with session_folder() as folder, local_node(folder, num_cpus=2):
             self._run(port)
 
     def _run(self, port: int) -> None:

@@ -3,20 +3,20 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from serve.announcer import Announcer
 from serve.cluster.log_socket import collecting
-from serve.cluster.missing import MissingReplicas, last_line
-from serve.cluster.node import local_node
-from serve.cluster.options import APP_NAME, DEPLOYMENT_NAME, LOGGING, LocalReplicas, local_options
+from serve.cluster.node import local_node, session_folder
+from serve.cluster.options import APP_NAME, LOGGING, LocalReplicas, local_options
 from serve.cluster.ray_calls import RayEnded
 from serve.config import ServerConfig, stop_signals
 from serve.errors import Unavailable
@@ -27,12 +27,16 @@ from serve.runtime.hardware import available_threads
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
+    from ray.serve.schema import ApplicationStatusOverview
 
 log = logging.getLogger(__name__)
 
 # After `DRAIN_S`, for requests that are being cancelled.
-_GRACE_S = 5.0
-_POLL_EVERY_S = 0.1
+_GRACE_S: Final = 5.0
+_POLL_EVERY_S: Final = 0.1
+_LOOK_EVERY_S: Final = 2.0
+# The class of an exception of ours, whose message is a sentence.
+_OWN_ERROR: Final = re.compile(r"^serve\.errors\.\w+: ")
 
 
 def serve_on_ray(
@@ -45,9 +49,9 @@ def serve_on_ray(
 ) -> None:
     """Serve until a signal to stop; then answer admitted requests and end every process.
 
-    A signal that comes earlier ends the start as soon as Ray can be ended. If Ray's processes have
-    got the signal too, they are gone with their requests. Then, and after a second Ctrl-C, this
-    process ends here: calls of Ray that have not ended would hold it up.
+    A signal that comes earlier ends the start. If Ray's processes have got the signal too, they are
+    gone with their requests. Then, and after a second Ctrl-C, this process ends here: calls of Ray
+    that have not ended would hold it up.
 
     Args:
         config: of the app.
@@ -62,16 +66,19 @@ def serve_on_ray(
     """
     signals, handle = _Signals(), None
     num_gpus = num_devices() if replicas.gpu_share else 0
-    lines = _Lines(output)
-    # Serve's processes end with it.
-    with local_node(available_threads(), num_gpus, signals.came, lines.collected_in) as calls:
+    # Serve's processes end with the node, and the socket for their lines after them.
+    with (
+        session_folder() as folder,
+        collecting(lines := folder / "lines", output),
+        local_node(folder, available_threads(), num_gpus, signals.came) as calls,
+    ):
         try:
             if not signals.came():
-                deploy = partial(_deploy, config, address, replicas, signals, lines.socket)
+                deploy = partial(_deploy, config, address, replicas, signals, lines)
                 handle = calls.call(deploy)
             if not signals.came():
                 on_ready()
-                with _watched(announcer):
+                with _watched(replicas.number, announcer):
                     signals.wait()
             announcer.say("stopping: answering what is in flight ...")
             if handle:
@@ -84,34 +91,6 @@ def serve_on_ray(
         logging.shutdown()
         announcer.say("stopped")
         os._exit(0)
-
-
-@contextmanager
-def _watched(announcer: Announcer) -> Iterator[None]:
-    """Say why fewer replicas run than there should be, for as long as the block takes."""
-    from serve.cluster.controller import Controller
-
-    ended = Event()
-    details = Controller(APP_NAME, DEPLOYMENT_NAME).details
-    watch = MissingReplicas(details, announcer.warn).watch
-    # Not waited for in the end: Ray may leave it without an answer.
-    Thread(target=watch, args=(ended,), name="missing-replicas", daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
-
-
-class _Lines:
-    """The replicas' log lines, which come on a socket in the session's folder."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self.socket = Path()
-
-    def collected_in(self, folder: Path) -> AbstractContextManager[None]:
-        self.socket = folder / "lines"
-        return collecting(self.socket, self._output)
 
 
 class _Signals:
@@ -166,16 +145,54 @@ def _deploy(
     target = ray_serve.RunTarget(app, name=APP_NAME, logging_config=LOGGING)
     [handle] = ray_serve.run_many([target], wait_for_applications_running=False)
     while not signals.came():
-        state = ray_serve.status().applications[APP_NAME]
+        state = _state()
         if state.status == "RUNNING":
             break
         if state.status == "DEPLOY_FAILED":
-            messages = [deployment.message for deployment in state.deployments.values()]
-            reason = _last_line("\n".join(messages))
-            raise Unavailable(f"the replicas do not start: {reason}")
+            said = "\n".join(deployment.message for deployment in state.deployments.values())
+            raise Unavailable(f"the replicas do not start: {_last_line(said)}")
         signals.wait(_POLL_EVERY_S)
     # Ready to ask replicas to stop, which a handle's first use would need the cluster's head for.
     return handle.options()
+
+
+def _state() -> "ApplicationStatusOverview":
+    from ray import serve as ray_serve
+
+    return ray_serve.status().applications[APP_NAME]
+
+
+@contextmanager
+def _watched(wanted: int, announcer: Announcer) -> Iterator[None]:
+    """Say why fewer replicas run than there should be, for as long as the block takes."""
+    ended = Event()
+    # Not waited for in the end: Ray may leave it without an answer.
+    Thread(target=_watch, args=(wanted, announcer, ended), daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _watch(wanted: int, announcer: Announcer, ended: Event) -> None:
+    """Say what Ray Serve says of replicas that do not start, once for each reason."""
+    said = ""
+    while not ended.wait(_LOOK_EVERY_S):
+        try:
+            found = _state()
+        except Exception as error:  # Ray raises many kinds
+            log.debug("Ray Serve does not tell how many replicas run: %s", error)
+            continue
+        [deployment] = found.deployments.values()
+        running = sum(n for state, n in deployment.replica_states.items() if state == "RUNNING")
+        reason = _last_line(deployment.message)
+        if running >= wanted:
+            if said:
+                announcer.warn(f"all {wanted} replicas run again")
+            said = ""
+        elif deployment.message and reason != said:
+            announcer.warn(f"{running} of {wanted} replicas run: {reason}")
+            said = reason
 
 
 def _stop_listening(handle: "DeploymentHandle[Any]") -> None:
@@ -196,4 +213,6 @@ def _stop_listening(handle: "DeploymentHandle[Any]") -> None:
 
 
 def _last_line(text: str) -> str:
-    return last_line(text) or "Ray does not say why"
+    """Return the last line of a message of Ray's: the exception below its traceback."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return _OWN_ERROR.sub("", lines[-1]) if lines else "Ray does not say why"

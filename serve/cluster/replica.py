@@ -8,6 +8,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
 
+import ray
 from pydantic import ValidationError
 from ray import serve as ray_serve
 
@@ -228,13 +229,13 @@ def _configure_logs(config: ServerConfig, replica: str, lines: Path | None) -> B
 
 
 def _beside_rays(replica: str) -> Write:
-    """Return what writes beside Ray Serve's own log file of this replica."""
-    for handler in logging.getLogger("ray.serve").handlers:
-        target = getattr(handler, "target", handler)  # Ray buffers lines
-        if isinstance(target, logging.FileHandler):
-            path = Path(target.baseFilename).with_name(f"offramp_{replica}.log")
-            return _RotatedFile(path, "a", _LOG_BYTES, _LOG_FILES, "utf-8").write
-    return write_stderr
+    """Return what writes beside Ray Serve's own log files."""
+    here = ray.get_runtime_context()
+    folder = Path(here.get_temp_dir(), here.get_session_name(), "logs", "serve")
+    if not folder.is_dir():
+        return write_stderr
+    path = folder / f"offramp_{replica}.log"
+    return _RotatedFile(path, "a", _LOG_BYTES, _LOG_FILES, "utf-8").write
 
 
 class _RotatedFile(RotatingFileHandler):

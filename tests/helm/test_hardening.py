@@ -133,20 +133,3 @@ def test_pods_connect_to_what_the_values_name_and_no_further() -> None:
     assert egress_ports(render({**scaling, "mode": "rayservice", **CLOSED})) >= {3128}
     text = json.dumps(render().the("NetworkPolicy")["spec"]["egress"])
     assert '"app.kubernetes.io/instance": "prod"' in text
-
-
-def test_clients_cannot_switch_off_ray_serves_timeout_through_the_gateway() -> None:
-    route = {"enabled": True, "parentRefs": [{"name": "public"}]}
-    [rule] = render({"httpRoute": route}).the("HTTPRoute")["spec"]["rules"]
-    [header_filter] = rule["filters"]
-    assert header_filter["requestHeaderModifier"]["remove"] == [
-        "x-request-timeout-seconds",
-        "x-request-disconnect-disabled",
-    ]
-
-
-@pytest.mark.parametrize("mode", ["rayservice", "deployment"])
-def test_policies_and_metrics_are_not_published(mode: str) -> None:
-    ingress = {"enabled": True, "hosts": ["offramp.example"]}
-    [rule] = render({"mode": mode, "ingress": ingress}).the("Ingress")["spec"]["rules"]
-    assert [p["path"] for p in rule["http"]["paths"]] == ["/v1/classify"]

@@ -61,3 +61,8 @@ def run_that_says(words: str) -> str:
     """Return the only RUN that contains these words."""
     (text,) = (t for stage in range(len(stages())) for t in texts("RUN", stage) if words in t)
     return text
+
+
+def lines(file: Path) -> list[str]:
+    """Return the lines of a file that say something."""
+    return [line for line in file.read_text().splitlines() if line and not line.startswith("#")]

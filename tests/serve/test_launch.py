@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import serve.launch
 from serve.api.access import LOOPBACK_HOSTS
 from serve.cli import app
 from serve.config import ServerConfig
-from serve.errors import InvalidRequest, OfframpError
+from serve.errors import InvalidBundle, InvalidRequest, OfframpError
 from serve.http.settings import ConnectionLimits
-from serve.launch import Launch, launch
+from serve.launch import Launch, check_host, is_loopback, launch, reachable
 
 STANDALONE = pytest.mark.parametrize("standalone", [True, False])
 
@@ -42,14 +41,14 @@ def changed(wanted: Launch, **fields: Any) -> Launch:
 
 @STANDALONE
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        ({}, "cannot listen on 127.0.0.1:[0-9]+: Address already in use; choose another"),
-        ({"host": "192.0.2.1"}, "cannot listen on 192.0.2.1:[0-9]+: .*; choose another"),
-        ({"host": "no.such.host.invalid"}, "cannot listen on no.such.host.invalid:[0-9]+: "),
-        ({"host": "127.0.0.1:80"}, "is neither an address nor a name of this machine; give one"),
-        ({"precision": "fp16"}, "has no fp16 variant; it has fp32, int8"),
-        ({"active_exits": ""}, "--active-exits '': must be auto or layers"),
+        ({}, "127.0.0.1:"),
+        ({"host": "192.0.2.1"}, "192.0.2.1:"),
+        ({"host": "no.such.host.invalid"}, "no.such.host.invalid:"),
+        ({"host": "127.0.0.1:80"}, "--host"),
+        ({"precision": "fp16"}, "fp16"),
+        ({"active_exits": ""}, "--active-exits"),
         ({"device": "cpu", "gpus_per_replica": 1}, "--gpus-per-replica"),
     ],
 )
@@ -57,11 +56,12 @@ def test_what_cannot_be_had_is_refused_before_anything_starts(
     wanted: Launch,
     standalone: bool,
     change: dict[str, Any],
-    message: str,
+    named: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(OfframpError, match=message):
+    with pytest.raises(OfframpError) as refused:
         launch(changed(wanted, **change), standalone)
+    assert named in str(refused.value)
     assert "starting" not in capsys.readouterr().out
 
 
@@ -74,33 +74,38 @@ def test_wrong_bundles_are_refused_before_anything_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     [folder] = map(Path, wanted.config.bundles)
-    twice = [str(folder), str(bundle_copy(folder.name))]
-    with pytest.raises(OfframpError, match="two bundles have the same folder name"):
-        launch(changed(wanted, bundles=twice), standalone)
-    with pytest.raises(OfframpError, match=r"manifest\.json is missing"):
-        launch(changed(wanted, bundles=[str(tmp_path)]), standalone)
+    for bundles in ([str(folder), str(bundle_copy(folder.name))], [str(tmp_path)]):
+        with pytest.raises(InvalidBundle):
+            launch(changed(wanted, bundles=bundles), standalone)
     assert not capsys.readouterr().out
 
 
 def test_replicas_need_ray(wanted: Launch) -> None:
-    with pytest.raises(InvalidRequest, match="--standalone is one process"):
+    with pytest.raises(InvalidRequest):
         launch(replace(wanted, replicas=2), standalone=True)
 
 
-@pytest.mark.parametrize("run", ["_run_standalone", "_run_on_ray"])
+SERVERS = {
+    True: "serve.http.standalone.serve_standalone",
+    False: "serve.cluster.local_cluster.serve_on_ray",
+}
+
+
+@STANDALONE
 def test_free_port_is_held_while_the_server_starts(
-    wanted: Launch, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wanted: Launch,
+    standalone: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def start(*given: object) -> None:
-        on_ready = given[-1]
-        assert callable(on_ready)
-        on_ready()
+        next(filter(callable, given))()  # type: ignore[operator]
         port = int(capsys.readouterr().out.split("http://127.0.0.1:")[1].split(" ")[0])
         with pytest.raises(OSError, match="Address already in use"), socket.socket() as other:
             other.bind(("127.0.0.1", port))
 
-    monkeypatch.setattr(serve.launch, run, start)
-    launch(replace(wanted, port=0), standalone=run == "_run_standalone")
+    monkeypatch.setattr(SERVERS[standalone], start)
+    launch(replace(wanted, port=0), standalone)
     assert capsys.readouterr().out == "stopped\n"
 
 
@@ -108,7 +113,7 @@ def test_free_port_is_held_while_the_server_starts(
 def started_with(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Return what the command would start a server with, for some options."""
     configs: list[ServerConfig] = []
-    monkeypatch.setattr(serve.launch, "_run_standalone", lambda config, *_: configs.append(config))
+    monkeypatch.setattr(SERVERS[True], lambda config, *_: configs.append(config))
 
     def start(*options: str) -> ServerConfig:
         arguments = ["serve", str(bundle_folder), "--standalone", "--port", "0", *options]
@@ -193,13 +198,14 @@ def test_server_on_loopback_has_loopback_names_unless_told_others(
 def test_host_is_shown_as_urls_have_it_and_known_as_loopback(
     host: str, in_url: str, loopback: bool
 ) -> None:
-    assert serve.launch._reachable(host) == in_url
-    assert serve.launch._is_loopback(host) is loopback
-    serve.launch._check_host(host)
+    assert reachable(host) == in_url
+    assert is_loopback(host) is loopback
+    check_host(host)
 
 
 @pytest.mark.parametrize("host", ["", "http://127.0.0.1", "127.0.0.1:8000", "*", "a/b"])
 def test_host_that_is_no_address_is_said_to_be_none(tmp_path: Path, host: str) -> None:
     wanted = Launch(ServerConfig(bundles=[str(tmp_path)]), host, 0)
-    with pytest.raises(InvalidRequest, match="neither an address nor a name"):
-        serve.launch.launch(wanted, standalone=True)
+    with pytest.raises(InvalidRequest) as refused:
+        launch(wanted, standalone=True)
+    assert f"--host {host!r}" in str(refused.value)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
 
 from serve.rules.traits import Task
 from tests.serve.api.conftest import StartServer
@@ -36,22 +36,6 @@ def test_page_goes_on_once_the_server_has_come_back(
     page.unroute("**/v1/**")
     expect(page.get_by_role("region", name="tiny", exact=True)).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
-
-
-def test_rollout_stays_while_the_server_does_not_answer(
-    open_page: OpenPage, start_server: StartServer
-) -> None:
-    server = start_server()
-    candidate = {"policy": {"default": FULL}, "bounds": {"errors": 0.5}, "steps": [5]}
-    server.http.post("/v1/models/tiny/policy/rollout", json=candidate).raise_for_status()
-    page = open_page(server, "policy")
-    running = page.get_by_role("heading", name="Rollout: running")
-    expect(running).to_be_visible()
-    with page.expect_event("requestfailed", lambda asked: asked.url.endswith("/rollout")):
-        page.route("**/rollout", no_answer)
-    with page.expect_response("**/rollout"):
-        page.unroute("**/rollout")
-    expect(running).to_be_visible()
 
 
 def test_draft_is_kept_while_the_reader_looks_at_another_tab(
@@ -151,38 +135,6 @@ def test_answer_to_an_earlier_run_is_not_shown(open_page: OpenPage, server: Live
     expect(page.locator(".decided h3")).to_have_text(["w2 w3"])
 
 
-def test_answer_for_an_earlier_rule_is_not_shown(
-    open_page: OpenPage, start_server: StartServer, tmp_path: Path
-) -> None:
-    page = open_page(start_server(write_task_bundle(tmp_path, Kind("multi_label"))))
-    expect(page.locator(".decided .card").first).to_be_visible()
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        if '"layer":1' in (route.request.post_data or ""):
-            held.append(route)
-        else:
-            route.continue_()
-
-    page.route("**/v1/classify", hold)
-    page.get_by_label("Texts leave by").select_option("layer")
-    outcome = page.locator(".decided .outcome").first
-    expect(outcome).to_contain_text("at layer 2 of 4")
-    number = page.get_by_label("layer, as a number")
-    with page.expect_request("**/v1/classify"):
-        number.fill("1")
-        number.blur()
-    number.fill("4")
-    number.blur()
-    expect(outcome).to_contain_text("at layer 4 of 4")
-    with page.expect_response("**/v1/classify") as late:
-        held[0].continue_()
-    late.value.finished()
-    for _ in range(2):  # the answer is read, and then drawn
-        page.evaluate("new Promise(requestAnimationFrame)")
-    expect(outcome).to_contain_text("at layer 4 of 4")
-
-
 def test_model_with_one_exit_can_be_turned(
     open_page: OpenPage, start_server: StartServer, bundle_copy: Callable[..., Path]
 ) -> None:
@@ -206,15 +158,6 @@ def test_policy_that_is_refused_is_said_to_be(open_page: OpenPage, server: LiveS
     page.get_by_role("tab", name="Policy").click()
     expect(page.get_by_role("alert")).to_contain_text("not for this key")
     expect(page.locator("main [aria-busy=true]")).to_have_count(0)
-
-
-def test_request_is_not_copied_where_the_browser_has_no_clipboard(
-    open_page: OpenPage, server: LiveServer
-) -> None:
-    page = open_page(server)
-    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
-    page.get_by_role("button", name="Copy").click()
-    expect(page.get_by_text("Select the line")).to_be_visible()
 
 
 def test_key_that_no_header_can_carry_is_not_taken(open_page: OpenPage, server: LiveServer) -> None:
@@ -255,25 +198,6 @@ def test_versions_before_the_latest_can_be_reached(
     expect(page.get_by_role("button", name="Earlier versions")).to_have_count(0)
 
 
-def edges(page: Page, selector: str, edge: str) -> list[float]:
-    """Return one edge of each of these elements, in pixels."""
-    measured = "(all, edge) => all.map((each) => each.getBoundingClientRect()[edge])"
-    found: list[float] = page.locator(selector).evaluate_all(measured, edge)
-    return found
-
-
-@pytest.mark.parametrize("width", [360, 768])
-def test_head_shows_all_tabs_and_nothing_on_top_of_another(
-    open_page: OpenPage, server: LiveServer, width: int
-) -> None:
-    page = open_page(server, width=width)
-    expect(page.get_by_label("Model", exact=True)).to_be_visible()
-    nav = page.locator(".head nav")
-    assert nav.evaluate("(e) => e.scrollWidth <= e.clientWidth")
-    assert edges(page, ".head h1 *", "right")[0] <= edges(page, ".head .tools > *", "left")[0]
-    assert edges(page, ".head .tools > *", "right")[-1] <= width
-
-
 @pytest.mark.parametrize("task", ["regression", "token"])
 def test_values_and_entities_have_no_bar_of_a_score(
     open_page: OpenPage, start_server: StartServer, tmp_path: Path, task: Task
@@ -285,16 +209,3 @@ def test_values_and_entities_have_no_bar_of_a_score(
     page.get_by_label("Texts leave by").select_option("patience")
     expect(page.get_by_text('"patience"').first).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
-
-
-def test_figures_and_bars_stand_in_line(open_page: OpenPage, server: LiveServer) -> None:
-    page = open_page(server)
-    page.get_by_label("Texts leave by").select_option("never")
-    expect(page.get_by_text("100 %")).to_be_visible()
-    assert len(set(edges(page, ".figures .name", "top"))) == 2
-    said = page.locator(".layer-bars td span").last.evaluate("""(span) => {
-      const range = new Range();
-      range.selectNodeContents(span);
-      return range.getBoundingClientRect().left;
-    }""")
-    assert said - edges(page, ".layer-bars .bar", "right")[-1] >= 4

@@ -30,12 +30,6 @@ def shared(bundle_folder: Path) -> Iterator[LiveServer]:
         yield server
 
 
-def share_of(page: Page, layer: int) -> float:
-    """Return the share of texts that left at a layer just now, as the live tab shows it."""
-    cell = page.locator(f".layer-bars td[data-layer='{layer}']").first
-    return float(cell.get_attribute("data-share") or "nan")
-
-
 def wait_for_share(page: Page, server: LiveServer, wanted: float) -> None:
     """Send texts until the live tab shows that this share of them leaves at layer 1."""
     page.get_by_role("tab", name="Live").click()
@@ -113,23 +107,19 @@ def test_keyboard_alone_reaches_tabs_dial_and_policy(
     expect(page.get_by_role("heading", name="Live policy: version 2")).to_be_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1200), ("dark", 360)])
 @pytest.mark.parametrize("tab", TABS)
-def test_axe_finds_nothing(open_page: OpenPage, shared: LiveServer, tab: str, theme: str) -> None:
+def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
+    open_page: OpenPage, shared: LiveServer, tab: str, theme: str, width: int
+) -> None:
     shared.answer(TEXTS)
-    page = open_page(shared, tab, theme)
+    page = open_page(shared, tab, theme, width)
     expect(page.locator(".card").first).to_be_visible()
     expect(page.locator("main [aria-busy=true]")).to_have_count(0)
     found = Axe().run(page)
     assert not found.response["violations"], found.generate_report()
-
-
-@pytest.mark.parametrize("tab", TABS)
-def test_nothing_is_wider_than_a_phone(open_page: OpenPage, shared: LiveServer, tab: str) -> None:
-    page = open_page(shared, tab, width=360)
-    expect(page.locator(".card").first).to_be_visible()
-    expect(page.locator("main [aria-busy=true]")).to_have_count(0)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".head nav").evaluate("(e) => e.scrollWidth <= e.clientWidth")
 
 
 def test_refused_page_does_not_ask_again_and_again(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from serve.cluster.node import ALONE, ENVIRONMENT, local_node
+from serve.cluster.node import ALONE, ENVIRONMENT, local_node, session_folder
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
 
@@ -27,7 +27,7 @@ def serving(
     """Start Ray and Ray Serve on a free port of this machine, for as long as the block takes."""
     with reserved_port() as port, mock.patch.dict(os.environ, {**ENVIRONMENT, **ALONE}):
         Config.initialize("")  # Ray was imported with another environment
-        with local_node(num_cpus=1):
+        with session_folder() as folder, local_node(folder, num_cpus=1):
             try:
                 ray_serve.start(
                     proxy_location=proxy_location,
