@@ -14,22 +14,10 @@ from serve.http.settings import Closed, ConnectionLimits, ConnectionState
 from tests.serve.http.conftest import LIVE, StartLimited, refusal
 from tests.serve.support.certificates import NEEDS_OPENSSL, Authority
 
-MAX_HEAD_BYTES = ConnectionLimits().max_head_bytes
 CHUNKED = (
     b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
-
-
-def test_head_that_is_too_large_is_refused(start_limited: StartLimited) -> None:
-    served = start_limited()
-    client = served.connect()
-    head = LIVE[:-2] + b"X: "
-    client.send(head.ljust(MAX_HEAD_BYTES + 1, b"x"))
-    status, code, message = refusal(client.rest())
-    assert (status, code) == (431, "head_too_large")
-    assert message == "the head is larger than 65536 bytes; send less"
-    assert served.state.closed == {Closed.BAD_REQUEST: 1}
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -103,28 +91,20 @@ def test_tls_handshake_that_fails_or_never_ends_closes_the_connection(
 
 
 @pytest.mark.parametrize(
-    "request_",
+    "sent",
     [
-        b"no HTTP at all\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS
-        b"GET / HTTP/1.1\r\n\r\n",
-        LIVE[:-2] + b": nameless\r\n\r\n",
-        LIVE[:-2] + b"Content-Length: -1\r\n\r\n",
         LIVE[:-2] + b"Content-Length: 1, 2\r\n\r\n",
-        LIVE[:-2] + b"Transfer-Encoding: gzip\r\n\r\n",
-        LIVE.replace(b"live", b"ready")[:-2] + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
         CHUNKED + b"x\r\n",
     ],
-    ids=lambda sent: sent[:20].decode("latin-1").encode("unicode_escape").decode(),
+    ids=["TLS", "head", "body"],
 )
 def test_what_is_no_http_is_refused_in_json(
-    start_limited: StartLimited, caplog: pytest.LogCaptureFixture, request_: bytes
+    start_limited: StartLimited, caplog: pytest.LogCaptureFixture, sent: bytes
 ) -> None:
     served = start_limited()
     client = served.connect()
-    client.send(request_)
-    problem = refusal(client.rest())
-    assert (problem.status, problem.code) == (400, "bad_request")
-    assert "h11" not in problem.message.lower()
+    client.send(sent)
+    assert refusal(client.rest())[:2] == (400, "bad_request")
     assert served.state.closed == {Closed.BAD_REQUEST: 1}
     assert not [record for record in caplog.records if record.exc_info]

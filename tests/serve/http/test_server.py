@@ -1,11 +1,9 @@
 import asyncio
 import errno
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from logging.handlers import MemoryHandler
 from typing import NamedTuple
 
 import httpx
@@ -17,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import serve.http.server
 from serve.http.listener import listen, listen_shared, take_port, take_shared_port
 from serve.http.server import ACCEPTS_AT_ONCE, HttpServer
-from serve.http.settings import ConnectionLimits, ConnectionState
+from serve.http.settings import ConnectionState
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -254,38 +252,6 @@ def test_accept_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     serving(App(), scenario)
 
 
-PROPOSALS = {
-    "h2c": b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
-    "websocket": b"Connection: Upgrade\r\nupgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
-    "nothing": b"",
-}
-
-
-@pytest.mark.parametrize("first", PROPOSALS)
-@pytest.mark.parametrize("then", PROPOSALS)
-def test_requests_that_propose_another_protocol_keep_their_bodies(
-    first: str, then: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario(served: Served) -> None:
-        answer, asking = await asyncio.open_connection("127.0.0.1", served.port)
-        for number, proposed in enumerate([first, then, first]):
-            body = b"body %d" % number
-            head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n"
-            asking.write(head + PROPOSALS[proposed] + b"\r\n" + (body if number else b""))
-            if not number:  # some clients send the head by itself
-                await asyncio.sleep(0.02)
-                asking.write(body)
-            assert (await answer.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-            assert await answer.readexactly(6) == body
-        assert served.state.num_open == 1
-        asking.close()
-        await asking.wait_closed()
-
-    serving(echo, scenario)
-    assert not caplog.records
-
-
 def test_bytes_behind_the_last_request_do_not_cost_it_its_answer() -> None:
     app = App()
 
@@ -316,26 +282,3 @@ def test_answer_to_a_body_that_is_not_read_reaches_a_client_that_sends_all_first
         await asking.wait_closed()
 
     serving(App("too large", 413), scenario)
-
-
-def test_long_heads_are_read_and_longer_ones_refused() -> None:
-    max_bytes = ConnectionLimits().max_head_bytes
-
-    async def scenario(served: Served) -> None:
-        for length, status in ((max_bytes - 1000, 200), (2 * max_bytes, 431)):
-            answer, asking = await asyncio.open_connection("127.0.0.1", served.port)
-            asking.write(GET[:-2] + b"X: " + b"x" * length + b"\r\n\r\n")
-            assert (await answer.readline()).startswith(b"HTTP/1.1 %d" % status)
-            asking.close()
-
-    serving(App(), scenario)
-
-
-def test_log_handlers_of_others_keep_their_targets() -> None:
-    """Ray Serve's controller asks replicas for that target, and ends those that have none."""
-    kept = MemoryHandler(1, target=logging.NullHandler())
-    try:
-        HttpServer(App())
-        assert kept.target
-    finally:
-        kept.close()

@@ -89,21 +89,6 @@ def test_no_hidden_request_runs_behind_a_proxy_that_publishes_one_path(
         assert f"x-request-id: last-{number}\r\n".encode() in own
 
 
-@pytest.mark.parametrize("upgrade", [b"", b"Connection: Upgrade, close\r\nUpgrade: foo\r\n"])
-def test_request_in_two_pieces_gets_its_own_answer_wherever_it_is_cut(
-    server: LiveServer, upgrade: bytes
-) -> None:
-    data = request(upgrade or b"Connection: close\r\n", BODY).replace(
-        b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-    )
-    own = server.post(BODY).json()["results"]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        pieces = ([data[:at], data[at:]] for at in range(1, len(data)))
-        for received in pool.map(lambda cut: exchange_until_closed(server.port, cut), pieces):
-            assert statuses(received) == [200]
-            assert json.loads(received.partition(b"\r\n\r\n")[2])["results"] == own
-
-
 def test_curl_that_offers_http2_gets_its_own_answer(server: LiveServer) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -124,11 +109,3 @@ def test_java_that_offers_http2_gets_its_own_answers(server: LiveServer) -> None
     assert [status for status, _, _ in answers] == ["200", "200"]
     own = server.post(BODY).json()["results"]
     assert [json.loads(body)["results"] for _, _, body in answers] == [own, own]
-
-
-def test_length_of_5000_digits_is_refused_without_a_traceback(
-    server: LiveServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    head = b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\nContent-Length: %b\r\n\r\n"
-    assert statuses(exchange_until_closed(server.port, [head % (b"1" * 5000)])) == [400]
-    assert not [record for record in caplog.records if record.exc_info]
