@@ -27,12 +27,12 @@ from serve.http.listener import (
     take_shared_port,
     without_brackets,
 )
-from serve.http.loading import tls_files
 from serve.log_file import log_output
 from serve.log_output import Output, logging_to
 from serve.policy.state_folder import opened
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus
+from serve.servers import tls_files
 
 EXAMPLE = "The movie was awesome."
 
@@ -101,7 +101,7 @@ def _launch(wanted: Launch, standalone: bool, announcer: Announcer, output: Outp
             config = config.model_copy(update={"grpc_port": grpc_port})
         on_ready = partial(_invite, announcer, bundles, wanted, port, config.grpc_port)
         if standalone:
-            from serve.http.standalone import serve_standalone
+            from serve.standalone import serve_standalone
 
             serve_standalone(config, address, on_ready)
         else:

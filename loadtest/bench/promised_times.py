@@ -23,13 +23,13 @@ from loadtest.bench.errors import BenchFailed
 from loadtest.http.console import print_text, run_command
 from loadtest.load.texts import load_texts
 from models.report.markdown import table
+from serve.assembly import assemble
 from serve.bundle.loader import load_bundle
 from serve.bundle.manifest import Precision
 from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
 from serve.errors import TargetOutOfReach
-from serve.http.loading import assemble
 from serve.policy.database import Database
 from serve.policy.limits import Limits
 from serve.policy.resolution import ServedRung

@@ -9,11 +9,11 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from serve.access.keys import read_keys
+from serve.assembly import verified_bundles
 from serve.bundle.pins import pins_of
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidBundle, OfframpError
-from serve.http.loading import verified_bundles
 from serve.runtime.hardware import choose_precision
 
 # Below Ray Serve's logger, whose lines are kept where the app is built.

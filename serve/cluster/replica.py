@@ -15,6 +15,7 @@ from ray import serve as ray_serve
 from serve.api.app import HttpApp
 from serve.api.replicas import Ack, Prepared
 from serve.api.shared_call import SharedCall
+from serve.assembly import app_context, assemble_served, http_app
 from serve.classifier.model_switch import ModelSwitch
 from serve.cluster.log_socket import LogSocket
 from serve.cluster.nodes import own_address
@@ -24,8 +25,6 @@ from serve.config import ServerConfig, UserConfig
 from serve.dry_run.predicted import on_audits_here
 from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
-from serve.http.loading import app_context, assemble_served, http_app
-from serve.http.servers import Servers
 from serve.http.settings import DRAIN_S, ConnectionState
 from serve.log_file import log_output
 from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
@@ -35,6 +34,7 @@ from serve.policy.model_set import ModelSet
 from serve.policy.state_folder import DATABASE
 from serve.policy.store import Store
 from serve.runtime.process_memory import keep_objects
+from serve.servers import Servers
 from serve.validation import explain
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Classifiers:
         self._page = SharedCall(lambda: asyncio.to_thread(_compressed, self._metrics))
         self._replicas, connections = RayReplicas(context, own=self), ConnectionState()
         self._switch = ModelSwitch(
-            assembly.catalog, assembly.loader.load, store, config.baseline(), DRAIN_S
+            assembly.catalog, assembly.load, store, config.baseline(), DRAIN_S
         )
         parts = app_context(config, assembly, self._replicas, connections, self._switch)
         parts = replace(parts, behind_proxy=address is None)

@@ -10,7 +10,7 @@ import yaml
 from serve.config import ServerConfig
 from serve.dialects.registry import ALL, choose_dialects
 from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, REFLECTION
-from serve.http.standalone import build_standalone_app
+from serve.standalone import build_standalone_app
 from tests.monitoring.conftest import Promtool
 from tests.monitoring.promql import ALERTS, ROOT, alerts
 

@@ -66,7 +66,7 @@ def test_serving_loads_neither_torch_nor_the_packages_above(bundle_folder: Path)
     program = (
         "import sys\n"
         "from serve.config import ServerConfig\n"
-        "from serve.http.standalone import build_standalone_app\n"
+        "from serve.standalone import build_standalone_app\n"
         "import serve.app\n"
         f"build_standalone_app(ServerConfig(bundles=[{str(bundle_folder)!r}]))\n"
         "print('LOADED', *{name.partition('.')[0] for name in sys.modules})\n"

@@ -86,7 +86,7 @@ def test_replicas_need_ray(wanted: Launch) -> None:
 
 
 SERVERS = {
-    True: "serve.http.standalone.serve_standalone",
+    True: "serve.standalone.serve_standalone",
     False: "serve.cluster.local_cluster.serve_on_ray",
 }
 

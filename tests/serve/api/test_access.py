@@ -18,8 +18,8 @@ from serve.api.request import Headers, Request
 from serve.config import ServerConfig
 from serve.engine.row import Priority
 from serve.errors import WrongHost
-from serve.http.standalone import build_standalone_app
 from serve.logs import ACCESS_LOG
+from serve.standalone import build_standalone_app
 from serve.version import __version__
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, listening

@@ -14,7 +14,7 @@ from serve.api.schemas.policy import PolicyUpdate
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import MalformedBody
-from serve.http.standalone import build_standalone_app
+from serve.standalone import build_standalone_app
 from tests.serve.support.full_bodies import full_body, paths_of
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.work import Work, work_of

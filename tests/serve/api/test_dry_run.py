@@ -16,9 +16,9 @@ from serve.bundle.loader import load_bundle
 from serve.classifier.classifier import Classifier
 from serve.config import ServerConfig
 from serve.dry_run import predicted, replay
-from serve.http.standalone import standalone_context
 from serve.rules.traits import Task
 from serve.runtime.placement import Placement
+from serve.standalone import standalone_context
 from serve.tokenization.tokenizer import Text
 from tests.serve.support.live_server import LiveServer, Problem, serving
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle

@@ -10,9 +10,9 @@ import pytest
 import serve.api.limits
 from serve.api.context import AppContext
 from serve.api.replicas import Refreshed
+from serve.assembly import assemble
 from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
-from serve.http.loading import assemble
 from serve.policy.database import Database
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, serving

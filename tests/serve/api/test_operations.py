@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
+from serve.assembly import assemble
 from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
-from serve.http.loading import assemble
 from serve.policy.database import Database
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem, serving, serving_bundles

@@ -10,9 +10,9 @@ import pytest
 
 from serve.api.context import AppContext
 from serve.api.replicas import Ack, OnlyReplica, Refreshed
+from serve.assembly import assemble
 from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
-from serve.http.loading import assemble
 from serve.policy.database import Database
 from serve.policy.live import LivePolicy, Replacement
 from tests.serve.api.conftest import StartServer

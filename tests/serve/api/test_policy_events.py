@@ -11,9 +11,9 @@ from serve.access.keys import revoke_key
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.api.routes import policy_events
+from serve.assembly import assemble
 from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
-from serve.http.loading import assemble
 from serve.logs import TRAIL
 from serve.policy.database import Database
 from serve.policy.document import Policy

@@ -13,7 +13,7 @@ from starlette.types import Message
 from serve.api.app import HttpApp
 from serve.config import ServerConfig
 from serve.dialects.v1.dialect import V1
-from serve.http.standalone import standalone_context
+from serve.standalone import standalone_context
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem
 from tests.serve.support.openapi_fuzz import make_key

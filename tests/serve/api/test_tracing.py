@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-import serve.http.loading
+import serve.assembly
 from serve.api.request import Headers, Request
 from serve.logs import ACCESS_LOG
 from serve.tracing import Tracing, configured_tracing
@@ -24,7 +24,7 @@ def spans_of(
     """Return the spans of one request by name, earliest first."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    patch.setattr(serve.http.loading, "configured_tracing", lambda: Tracing(provider))
+    patch.setattr(serve.assembly, "configured_tracing", lambda: Tracing(provider))
     with serving_bundles(bundle_folder) as server:
         server.http.headers["traceparent"] = PARENT
         assert server.http.get("/health/ready").status_code == 200
@@ -69,7 +69,7 @@ def test_line_of_a_traced_request_has_the_trace_id_of_its_span(
 ) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(serve.http.loading, "configured_tracing", lambda: Tracing(provider))
+    monkeypatch.setattr(serve.assembly, "configured_tracing", lambda: Tracing(provider))
     with (
         caplog.at_level(logging.INFO, ACCESS_LOG),
         serving_bundles(bundle_folder, access_log=True) as server,

@@ -10,7 +10,7 @@ from serve.api.access import Guard
 from serve.api.request import Headers, Request
 from serve.config import ServerConfig
 from serve.errors import Forbidden
-from serve.http.standalone import build_standalone_app
+from serve.standalone import build_standalone_app
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, listening
 from tests.serve.support.openapi_fuzz import make_key

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from serve import assembly
+from serve.assembly import assemble
 from serve.bundle.loader import MANIFEST, load_bundle, load_bundles, sha256_of
 from serve.bundle.pins import check_pins, pins_of
 from serve.classifier.options import EngineOptions
 from serve.errors import InvalidBundle
-from serve.http import model_loader
-from serve.http.loading import assemble
 from serve.policy.database import Database
 from tests.serve.support.bundles import rewrite_manifest
 
@@ -61,7 +61,7 @@ def test_bundle_that_is_replaced_while_it_is_loaded_is_not_served(
         other.rename(folder)  # as an export does
         return made
 
-    classifier = model_loader.Classifier
-    monkeypatch.setattr(model_loader, "Classifier", load)
+    classifier = assembly.Classifier
+    monkeypatch.setattr(assembly, "Classifier", load)
     with pytest.raises(InvalidBundle, match="was replaced while it was loaded"):
         assemble([folder], OPTIONS, Database())

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 
+from serve.assembly import assemble
 from serve.bundle.loader import CALIBRATION, MANIFEST, TOKENIZER, sha256_of
 from serve.bundle.recording import RECORDING
 from serve.classifier.options import EngineOptions
 from serve.errors import InvalidBundle
-from serve.http.loading import assemble
 from serve.policy.database import Database
 from tests.serve.support.bundles import Document, rewrite_manifest
 from tests.serve.support.ladders import certify

@@ -8,8 +8,8 @@ import pytest
 from serve.classifier.catalog import Catalog
 from serve.config import ServerConfig
 from serve.errors import InvalidRule
-from serve.http.standalone import standalone_context
 from serve.policy.document import Policy
+from serve.standalone import standalone_context
 
 
 def leave_at(layer: int) -> Policy:

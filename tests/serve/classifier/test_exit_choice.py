@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serve.assembly import assemble
 from serve.bundle.loader import Bundle, load_bundle, sha256_of
 from serve.bundle.manifest import Precision
 from serve.bundle.recording import RECORDING, read_recording
@@ -16,7 +17,6 @@ from serve.classifier.options import EngineOptions
 from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape
 from serve.errors import InvalidBundle, InvalidRequest
-from serve.http.loading import assemble
 from serve.policy.database import Database
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.placement import Placement, build_runner

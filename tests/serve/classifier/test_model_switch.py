@@ -10,13 +10,13 @@ import pytest
 from serve.api.model_changes import Asker, ModelChanges
 from serve.api.replicas import Ack, OnlyReplica, Prepared, Refreshed
 from serve.api.request import Headers, Request
+from serve.assembly import assemble_served
 from serve.bundle.repository import Repository
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.classifier.model_switch import ModelSwitch
 from serve.config import ServerConfig
 from serve.errors import LoadFailed, OfframpError, Unavailable
-from serve.http.loading import assemble_served
 from serve.metrics.metrics import Metrics
 from serve.policy.database import Database
 from serve.policy.document import Policy
@@ -49,7 +49,7 @@ class Two:
         assembly = assemble_served(self.config, self.store)
         assembly.catalog.set_baselines({})
         baseline = self.config.baseline()
-        switch = ModelSwitch(assembly.catalog, assembly.loader.load, self.store, baseline, 1.0)
+        switch = ModelSwitch(assembly.catalog, assembly.load, self.store, baseline, 1.0)
         switch.begin()
         return switch
 

@@ -11,12 +11,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from serve.assembly import assemble
 from serve.bundle.loader import Bundle
 from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
 from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
-from serve.http.loading import assemble
 from serve.policy.database import Database
 from serve.tokenization.inputs import PIECE_CHARS, Ids, Input
 from serve.tokenization.tokenizer import Text, Tokens
@@ -210,7 +210,7 @@ def test_requests_that_are_tokenized_at_once_share_the_room_in_the_queue(
 _COUNT_THREADS = """
 import os, sys
 from serve.classifier.options import EngineOptions
-from serve.http.loading import assemble
+from serve.assembly import assemble
 from serve.policy.database import Database
 from serve.tokenization.tokenizer import Text
 

@@ -11,10 +11,10 @@ import pytest
 
 import serve.http.open_connections
 from serve.access.held_bytes import HeldBytes
+from serve.assembly import http_app
 from serve.config import ServerConfig
-from serve.http.loading import http_app
 from serve.http.settings import ConnectionLimits, ConnectionState
-from serve.http.standalone import standalone_context
+from serve.standalone import standalone_context
 from tests.serve.support.live_server import LiveServer, Problem, listening
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"

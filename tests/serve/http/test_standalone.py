@@ -90,7 +90,7 @@ _WHEN_READY = """
 import gc, os, signal, sys
 from serve.config import ServerConfig
 from serve.http.listener import take_port
-from serve.http.standalone import serve_standalone
+from serve.standalone import serve_standalone
 
 def ready():
     print(gc.get_freeze_count())

@@ -14,8 +14,8 @@ import pytest
 
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
-from serve.http.loading import tls_files
 from serve.http.tls import InvalidCertificate, RenewedTls, TlsFiles
+from serve.servers import tls_files
 from tests.serve.support.certificates import NEEDS_OPENSSL, Authority
 from tests.serve.support.server_process import ServerProcess, run_offramp
 from tests.support.patience import until

@@ -15,14 +15,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from serve.api.app import HttpApp
 from serve.api.context import AppContext
 from serve.api.errors import described
+from serve.assembly import http_app
 from serve.config import ServerConfig
 from serve.dialects.v1.dialect import V1
 from serve.http.grpc.server import GrpcServer
 from serve.http.listener import listen, take_port, take_shared_port
-from serve.http.loading import http_app, tls_files
 from serve.http.server import HttpServer
 from serve.http.settings import ConnectionLimits, ConnectionState
-from serve.http.standalone import build_standalone_app, standalone_context
+from serve.servers import tls_files
+from serve.standalone import build_standalone_app, standalone_context
 from tests.support.patience import until
 
 TIMEOUT_S = 60.0

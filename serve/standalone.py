@@ -10,15 +10,15 @@ import uvloop
 from serve.api.app import HttpApp
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
+from serve.assembly import app_context, assemble_served, http_app
 from serve.classifier.model_switch import ModelSwitch
 from serve.config import ServerConfig, stop_signals
 from serve.http.listener import listen
-from serve.http.loading import app_context, assemble_served, http_app
-from serve.http.servers import Servers
 from serve.http.settings import DRAIN_S, ConnectionState
 from serve.policy.database import Database
 from serve.policy.state_folder import DATABASE
 from serve.runtime.process_memory import keep_objects
+from serve.servers import Servers
 
 
 def standalone_context(
@@ -35,7 +35,7 @@ def standalone_context(
     assembly = assemble_served(config, store)
     catalog = assembly.catalog
     catalog.set_baselines({})
-    switch = ModelSwitch(catalog, assembly.loader.load, store, config.baseline(), DRAIN_S)
+    switch = ModelSwitch(catalog, assembly.load, store, config.baseline(), DRAIN_S)
     switch.begin()
     state = connections or ConnectionState()
     assembly.metrics.watch_connections(state)

@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 from serve.api.context import AppContext
 from serve.api.errors import described
 from serve.config import ServerConfig
+from serve.errors import InvalidRequest
 from serve.http.listener import address_of
-from serve.http.loading import tls_files
 from serve.http.server import STOP_GRACE_S, HttpServer
 from serve.http.settings import ConnectionLimits
 from serve.http.tls import TlsFiles
@@ -53,6 +53,19 @@ class Servers:
         self._http.hurry()
         if self._grpc:
             self._grpc.hurry()
+
+
+def tls_files(config: ServerConfig) -> TlsFiles | None:
+    """Return the files for TLS; None for plain HTTP.
+
+    Raises:
+        InvalidRequest: one of certificate and key is missing.
+    """
+    if not (config.tls_cert or config.tls_key or config.tls_client_ca):
+        return None
+    if not (config.tls_cert and config.tls_key):
+        raise InvalidRequest("TLS needs a certificate and its key: --tls-cert and --tls-key")
+    return TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca)
 
 
 def _grpc_server(
