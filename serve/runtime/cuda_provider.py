@@ -6,12 +6,10 @@ for the provider that it runs on.
 """
 
 import ctypes
-import importlib.util
 import io
 import logging
 import os
-from collections.abc import Collection
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
@@ -189,18 +187,22 @@ def _driver_fault() -> str | None:
 
 
 def _library_fault() -> str | None:
-    """Load CUDA's libraries, from pip's nvidia packages or the system's; say which are missing."""
-    missing = _missing_libraries()
-    # A library may need another that is found later, so this repeats while it finds any.
-    while missing and _load_from_packages(missing):
-        before, missing = missing, _missing_libraries()
-        if missing.keys() == before.keys():
-            break
+    """Load CUDA's libraries, pip's or the system's; name one that is missing."""
+    printed = io.StringIO()
+    with redirect_stdout(printed):  # the only way `preload_dlls` reports
+        ort.preload_dlls()
+    failed = "Failed to load "
+    missing = [line for line in printed.getvalue().splitlines() if line.startswith(failed)]
+    if not missing:
+        try:  # `preload_dlls` does not report this one
+            ctypes.CDLL(_CUDNN)
+        except OSError as error:
+            missing = [str(error)]
     if not missing:
         return None
     return (
-        f"{next(iter(missing.values()))}: install CUDA {ort.cuda_version} and cuDNN 9, or pip "
-        "install 'onnxruntime-gpu[cuda,cudnn]'"
+        f"{missing[0].removeprefix(failed)}: install CUDA {ort.cuda_version} and cuDNN 9, or pip "
+        "install 'onnxruntime-gpu[cuda,cudnn]' beside onnxruntime-gpu"
     )
 
 
@@ -210,35 +212,3 @@ def _bindings_fault() -> str | None:
     except ImportError as error:
         return f"{error}: pip install 'offramp[gpu]'"
     return None
-
-
-def _missing_libraries() -> dict[str, str]:
-    """Load the libraries; return why one cannot be loaded, by the library's file name."""
-    printed = io.StringIO()
-    with redirect_stdout(printed):  # the only way `preload_dlls` reports
-        ort.preload_dlls()
-    failed = "Failed to load "
-    failures = [line for line in printed.getvalue().splitlines() if line.startswith(failed)]
-    reasons = [line.removeprefix(failed) for line in failures]
-    missing = {Path(reason.partition(":")[0]).name: reason for reason in reasons}
-    try:  # `preload_dlls` does not report this one
-        ctypes.CDLL(_CUDNN)
-    except OSError as error:
-        missing[_CUDNN] = str(error)
-    return missing
-
-
-def _load_from_packages(libraries: Collection[str]) -> bool:
-    """Load libraries from NVIDIA's packages; tell whether any was found.
-
-    ONNX Runtime looks for these packages only in the folder in which it is installed itself.
-    """
-    packages = importlib.util.find_spec("nvidia")
-    folders = (packages and packages.submodule_search_locations) or []
-    loaded = False
-    for path in [path for folder in folders for path in Path(folder).glob("*/lib/*.so.*")]:
-        if path.name in libraries:
-            with suppress(OSError):  # the next check reports it
-                ctypes.CDLL(str(path))
-                loaded = True
-    return loaded

@@ -13,7 +13,6 @@ from serve.rules import (
     ConfidenceRule,
     EntropyRule,
     ExitRule,
-    LayerRule,
     MarginRule,
     NeverRule,
     NormalizedEntropyRule,
@@ -84,21 +83,6 @@ def test_the_gap_is_where_two_labels_reach_the_threshold(
     assert gaps is not None
     assert stays < gaps[0] < may_leave
     assert gaps[-1] < 0, "every row leaves at the last exit"
-
-
-def test_a_confidence_is_compared_at_the_exits_temperature() -> None:
-    gaps = compile_rule(ConfidenceRule(threshold=0.9), TWO, (1.0, 2.0, 1.0, 1.0, 1.0)).stay_gaps
-    assert gaps is not None
-    assert gaps[1] == 2 * gaps[0]
-
-
-@pytest.mark.parametrize(
-    ("rule", "last"), [(LayerRule(layer=5), 2), (NeverRule(), 4), (NeverRule(max_layer=6), 3)]
-)
-def test_rules_without_a_signal_stay_until_their_exit(rule: ExitRule, last: int) -> None:
-    compiled = compile_rule(rule, TWO)
-    assert compiled.stay_gaps == (*[math.inf] * last, *[-1.0] * (len(EXITS) - last))
-    assert compiled.first_heard == last
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,14 @@
 """Choosing a device, with a GPU and without one."""
 
 import ctypes
-import importlib.util
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import onnxruntime as ort
 import pytest
-from pydantic import ValidationError
 
 from serve.bundle.loader import Bundle
-from serve.bundle.manifest import Precision
 from serve.config import ServerConfig
 from serve.errors import DeviceUnavailable, InvalidBundle, InvalidRequest
 from serve.launch import Launch, launch
@@ -22,7 +18,6 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_memory import MOST_BYTES
 from serve.runtime.cuda_runner import CudaRunner
 from serve.runtime.device_memory import HostMemory
-from serve.runtime.hardware import choose_precision
 from serve.runtime.ort_session import session_options
 from serve.runtime.placement import Placement, build_runner, place, share_gpus
 from serve.runtime.row_taker import GRAPHS
@@ -30,82 +25,54 @@ from serve.runtime.row_taker import GRAPHS
 TAKE = GRAPHS / "take.float32.onnx"
 
 
-@pytest.fixture
-def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "fault", lambda: None)
-
-
-@pytest.fixture
-def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "fault", lambda: "there is no NVIDIA driver")
-
-
-def only(bundle: Bundle, *precisions: Precision) -> Bundle:
-    variants = {p: bundle.manifest.variants[p] for p in precisions}
-    return replace(bundle, manifest=bundle.manifest.model_copy(update={"variants": variants}))
-
-
-@pytest.mark.usefixtures("with_gpu")
-def test_auto_is_fp16_on_the_gpu(half_bundle: Bundle) -> None:
-    assert place(half_bundle, "auto", "auto") == ("cuda", "fp16")
-    assert place(half_bundle, "cuda", "auto") == ("cuda", "fp16")
-
-
 @pytest.mark.parametrize(
-    ("num_replicas", "share", "message"),
+    ("fault", "fixture", "asked", "placed"),
     [
-        (5, None, "5 replicas with 1 of a GPU each: this host has 4, for 4 replicas; start fewer"),
-        (13, 0.3, "13 replicas with 0.3 of a GPU each: this host has 4, for 12 replicas"),
+        (None, "half_bundle", ("auto", "auto"), ("cuda", "fp16")),
+        (None, "half_bundle", ("cuda", "auto"), ("cuda", "fp16")),
+        (None, "half_bundle", ("cpu", "auto"), ("cpu", "fp32")),
+        (None, "half_bundle", ("cpu", "fp16"), ("cpu", "fp16")),
+        (None, "bundle", ("auto", "fp32"), ("cpu", "fp32")),
+        (None, "bundle", ("auto", "int8"), ("cpu", "int8")),
+        (None, "bundle", ("cuda", "int8"), None),
+        (None, "bundle", ("cuda", "auto"), None),
+        (None, "shared_bundle", ("cpu", "int8"), ("cpu", "int8")),
+        ("no driver", "half_bundle", ("auto", "auto"), ("cpu", "fp32")),
+        ("no driver", "half_bundle", ("cuda", "auto"), None),
     ],
 )
+def test_where_a_bundle_runs(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str | None,
+    fixture: str,
+    asked: tuple[str, str],
+    placed: tuple[str, str] | None,
+) -> None:
+    monkeypatch.setattr(cuda, "fault", lambda: fault)
+    bundle = request.getfixturevalue(fixture)
+    if placed is None:
+        with pytest.raises(DeviceUnavailable):
+            place(bundle, *asked)
+    else:
+        assert place(bundle, *asked) == placed
+
+
+def test_on_a_cpu_the_runner_is_the_variants(half_bundle: Bundle) -> None:
+    assert isinstance(build_runner(half_bundle, Placement("cpu", "fp32"), 1), CpuRunner)
+    assert isinstance(build_runner(half_bundle, Placement("cpu", "fp16"), 1), CudaRunner)
+
+
+@pytest.mark.parametrize(("num_replicas", "share"), [(5, None), (13, 0.3)])
 def test_more_replicas_than_the_gpus_have_room_for_are_refused(
-    monkeypatch: pytest.MonkeyPatch, num_replicas: int, share: float | None, message: str
+    monkeypatch: pytest.MonkeyPatch, num_replicas: int, share: float | None
 ) -> None:
     monkeypatch.setattr(cuda, "num_devices", lambda: 4)
     on_gpu = [Placement("cpu", "int8"), Placement("cuda", "fp16")]
-    with pytest.raises(InvalidRequest, match=message):
+    with pytest.raises(InvalidRequest):
         share_gpus(on_gpu, num_replicas, share)
     assert share_gpus(on_gpu, num_replicas - 1, share) == (share or 1)
     assert share_gpus(on_gpu[:1], num_replicas, None) == 0
-
-
-@pytest.mark.usefixtures("with_gpu")
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_variants_for_cpus_stay_on_the_cpu(bundle: Bundle, precision: Precision) -> None:
-    assert place(bundle, "auto", precision) == ("cpu", precision)
-    assert place(only(bundle, precision), "auto", "auto") == ("cpu", precision)
-    said = rf"has no {precision} variant that runs on CUDA.*--device"
-    with pytest.raises(DeviceUnavailable, match=said):
-        place(bundle, "cuda", precision)
-    said = rf"has no variant that runs on CUDA; it has {precision}: .*--precision fp16"
-    with pytest.raises(DeviceUnavailable, match=said):
-        place(only(bundle, precision), "cuda", "auto")
-
-
-@pytest.mark.usefixtures("with_gpu")
-def test_a_model_of_one_layer_run_again_and_again_is_placed_as_any_other(
-    shared_bundle: Bundle,
-) -> None:
-    assert place(shared_bundle, "auto", "auto").device == "cpu", "it has no fp16"
-    assert place(shared_bundle, "cpu", "int8") == ("cpu", "int8")
-
-
-@pytest.mark.usefixtures("without_gpu")
-def test_without_a_gpu_auto_is_the_cpu_and_cuda_is_refused(
-    bundle: Bundle, half_bundle: Bundle
-) -> None:
-    assert place(bundle, "auto", "auto") == ("cpu", choose_precision("auto", bundle))
-    assert place(half_bundle, "auto", "auto") == ("cpu", "fp32")
-    with pytest.raises(DeviceUnavailable, match="no NVIDIA driver; pass --device cpu"):
-        place(half_bundle, "cuda", "auto")
-
-
-@pytest.mark.usefixtures("with_gpu")
-def test_the_cpu_is_taken_where_it_is_asked_for(half_bundle: Bundle) -> None:
-    assert place(half_bundle, "cpu", "auto") == ("cpu", "fp32")
-    assert place(half_bundle, "cpu", "fp16") == ("cpu", "fp16")
-    assert isinstance(build_runner(half_bundle, Placement("cpu", "fp32"), 1), CpuRunner)
-    assert isinstance(build_runner(half_bundle, Placement("cpu", "fp16"), 1), CudaRunner)
 
 
 def test_the_gpus_runner_is_given_the_memory_limit(
@@ -184,46 +151,11 @@ def test_nodes_on_the_cpu_are_refused_and_then_allowed_with_a_warning(
     assert "take.float32.onnx: some nodes run on the CPU" in caplog.text
 
 
-def test_without_bindings_cuda_is_refused_and_the_extra_is_named() -> None:
-    if importlib.util.find_spec("cuda") is None:
-        assert "pip install 'offramp[gpu]'" in str(cuda._bindings_fault())
-
-
-def test_sessions_share_one_arena_under_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    registered = []
-
-    def register(provider: str, where: object, options: object, limits: ort.OrtArenaCfg) -> None:
-        registered.append((provider, limits.max_mem))
-
-    monkeypatch.setattr(cuda, "_shared_arena", [])
-    monkeypatch.setattr(ort, "create_and_register_allocator_v2", register)
-    for _ in range(2):
-        cuda._share_memory(2**30)
-    assert registered == [(cuda.PROVIDER, 2**30)]
-    with pytest.raises(DeviceUnavailable, match="another limit"):
-        cuda._share_memory(None)
-
-
-@pytest.mark.skipif(cuda.fault() is None, reason="there is a GPU")
-def test_an_arena_that_cannot_be_had_is_an_expected_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "_shared_arena", [])
-    with pytest.raises(DeviceUnavailable, match="CUDA Provider not available"):
-        cuda._share_memory(None)
-
-
-def test_the_servers_arguments_reach_the_engine() -> None:
-    config = ServerConfig(bundles=["tiny"], device="cuda", gpu_memory_gb=2.5)
-    options = config
-    assert (options.device, options.gpu_memory_gb) == ("cuda", 2.5)
-    with pytest.raises(ValidationError, match="device"):
-        ServerConfig(bundles=["tiny"], device="tpu")
-
-
-@pytest.mark.usefixtures("without_gpu")
 @pytest.mark.parametrize("standalone", [True, False])
 def test_a_server_that_needs_a_gpu_does_not_start_without(
-    half_bundle: Bundle, standalone: bool
+    half_bundle: Bundle, standalone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cuda, "fault", lambda: "there is no NVIDIA driver")
     config = ServerConfig(bundles=[str(half_bundle.folder)], device="cuda")
     wanted = Launch(config, "127.0.0.1", port=0)
     with pytest.raises(DeviceUnavailable, match="no NVIDIA driver"):
@@ -277,69 +209,6 @@ def test_a_machine_in_order_has_no_fault(
 ) -> None:
     assert look(libraries="Skip loading CUDA and cuDNN DLLs since torch is imported.") is None
     assert capsys.readouterr().out == ""
-
-
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder that an import of `nvidia` would find."""
-    folder = tmp_path / "nvidia"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return folder
-
-
-@pytest.mark.parametrize("library", ["libcublas.so.13", "libcudnn.so.9"])
-def test_libraries_are_found_in_packages_that_lie_elsewhere_than_onnx_runtime(
-    library: str, packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = {"libcublas.so.13", "libcudnn.so.9"} - {library}
-
-    def load(name: str) -> None:
-        if Path(name).name not in known and not Path(name).is_file():
-            raise OSError(f"{name}: no such file")
-        known.add(Path(name).name)
-
-    def preload() -> None:
-        if "libcublas.so.13" not in known:
-            print("Failed to load libcublas.so.13: no such file\nPlease follow https://")
-
-    monkeypatch.setattr(ctypes, "CDLL", load)
-    monkeypatch.setattr(ort, "preload_dlls", preload)
-    assert str(cuda._library_fault()).startswith(f"{library}: no such file: install CUDA 13")
-    place = packages / "some" / "lib" / library
-    place.parent.mkdir(parents=True)
-    place.touch()
-    assert cuda._library_fault() is None
-
-
-@pytest.mark.parametrize("last_first", [False, True])
-def test_a_library_that_needs_another_is_found_in_whatever_order_they_lie(
-    last_first: bool, packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needed = {"libcublas.so.13": "libcublasLt.so.13"}
-    known = {"libcudnn.so.9"}
-    for name in ("libcublas.so.13", "libcublasLt.so.13"):
-        (packages / "cu13" / "lib").mkdir(parents=True, exist_ok=True)
-        (packages / "cu13" / "lib" / name).touch()
-
-    def load(name: str) -> None:
-        found = Path(name).is_file() and needed.get(Path(name).name, "libcudnn.so.9") in known
-        if Path(name).name not in known and not found:
-            raise OSError(f"{name}: cannot be opened")
-        known.add(Path(name).name)
-
-    def preload() -> None:
-        for name in ("libcublasLt.so.13", "libcublas.so.13"):
-            if name not in known:
-                print(f"Failed to load {name}: no such file")
-
-    glob = Path.glob
-    monkeypatch.setattr(
-        Path, "glob", lambda path, pattern: sorted(glob(path, pattern), reverse=last_first)
-    )
-    monkeypatch.setattr(ctypes, "CDLL", load)
-    monkeypatch.setattr(ort, "preload_dlls", preload)
-    assert cuda._library_fault() is None
 
 
 def test_attention_never_uses_cudnn_which_plans_for_every_length() -> None:
