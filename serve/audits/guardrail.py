@@ -23,7 +23,7 @@ from serve.policy.store import CountStore
 
 trail = logging.getLogger(TRAIL)
 
-_LOOK_EVERY_S: Final = 5.0
+LOOK_EVERY_S: Final = 5.0
 
 
 class Alarm(NamedTuple):
@@ -85,7 +85,7 @@ class Guardrail:
     def watch(self) -> None:
         """Look, if the last time is long enough ago."""
         now_s = time.monotonic()
-        if now_s - self._looked_s >= _LOOK_EVERY_S:
+        if now_s - self._looked_s >= LOOK_EVERY_S:
             self._looked_s = now_s
             self.look()
 

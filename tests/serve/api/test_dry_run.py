@@ -4,8 +4,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -61,17 +62,34 @@ class Tried:
         return Problem.of(self.server.http.post(f"{self.path}/dry-run", json=body))
 
 
+class Made(NamedTuple):
+    """A bundle of a task, with exits after layers 1, 2 and 4, and a stream of texts through it."""
+
+    folder: Path
+    texts: list[str]
+    stream: Recorded
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Task], Made]:
+    @cache
+    def made(task: Task) -> Made:
+        folder = write_task_bundle(tmp_path_factory.mktemp(task), Kind(task), alike=True)
+        draw = np.random.default_rng(1)
+        texts = [" ".join(draw.choice(WORDS, draw.integers(1, 12))) for _ in range(STREAM)]
+        source = BundleSource(load_bundle(folder), Placement("cpu", "fp32"))
+        return Made(folder, texts, recorded(source, [Text(text) for text in texts]))
+
+    return made
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Tried]]:
-    """Start a server with a model of a task, exits after layers 1, 2 and 4, and a stream."""
+def start(made: Callable[[Task], Made]) -> Iterator[Callable[..., Tried]]:
+    """Start a server of a task's bundle."""
     with ExitStack() as stack:
 
         def start(task: Task = "single_label") -> Tried:
-            folder = write_task_bundle(tmp_path, Kind(task), alike=True)
-            draw = np.random.default_rng(1)
-            texts = [" ".join(draw.choice(WORDS, draw.integers(1, 12))) for _ in range(STREAM)]
-            source = BundleSource(load_bundle(folder), Placement("cpu", "fp32"))
-            stream = recorded(source, [Text(text) for text in texts])
+            folder, texts, stream = made(task)
             config = ServerConfig(bundles=[str(folder)], precision="fp32", num_threads=1)
             context = standalone_context(config)
             (classifier,) = context.catalog

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from serve.bundle.manifest import Precision
 from serve.errors import InvalidBundle
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.bundles import rewrite_manifest
@@ -18,7 +17,6 @@ from tests.serve.support.ladders import (
     EITHER,
     NEVER,
     SAFE,
-    WILD,
     certificate,
     certify,
     decisions,
@@ -69,27 +67,6 @@ def test_answer_says_what_the_target_has_become(certified: LiveServer, exit_choi
     assert answer["results"] == same["results"]
     assert not became(same)
     assert not became(certified.answer("w1", exit="exact"))
-
-
-@pytest.mark.parametrize(
-    ("target", "rule", "certificate"),
-    [
-        ({"max_disagreement": 0}, NEVER, None),
-        ({"max_loss": 0.02}, BOLD, certificate("metric", 0.02, 0.01)),
-        ({"max_layers": 1.5}, WILD, None),
-        ({"max_layers": 2, "certified": True}, BOLD, certificate("disagreement", 0.03, 0.02)),
-        ({"max_ms": 600_000}, NEVER, None),
-        ({"speedup": 1, "max_disagreement": 0.01}, None, None),
-    ],
-)
-def test_every_kind_of_target_can_be_asked_for(
-    certified: LiveServer, target: Any, rule: Any, certificate: Any
-) -> None:
-    answer = certified.answer("w1 w2", exit={"target": target})
-    if rule:
-        assert answer["exit_rule"] == rule
-        assert answer["certificate"] == certificate
-    assert 1 <= answer["expected_layers"] <= DEPTH
 
 
 REFUSED: list[tuple[Any, str, str]] = [
@@ -258,21 +235,9 @@ def test_without_certificates_quality_targets_run_in_full_and_speed_targets_cut(
 @pytest.mark.parametrize(
     ("made_for", "served_as", "note"),
     [
-        (
-            {"precisions": ["fp32"]},
-            {"precision": "int8"},
-            "Rules of tiny are certified for fp32, not for int8: run `offramp calibrate BUNDLE",
-        ),
-        (
-            {"precisions": ["fp32"], "weights": "1" * 64},
-            {},
-            "The certified rules of tiny are for other weights of fp32, so they do not hold: run",
-        ),
-        (
-            {"precisions": ["fp32"]},
-            {"active_exits": {"tiny": [1, 3, 4]}},
-            "Rules of tiny are certified with exits at 1, 2, 3, 4, not at 1, 3, 4: use those exits",
-        ),
+        ({}, {"precision": "int8"}, "certified for fp32, not for int8"),
+        ({"weights": "1" * 64}, {}, "for other weights of fp32"),
+        ({}, {"active_exits": {"tiny": [1, 3, 4]}}, "exits at 1, 2, 3, 4, not at 1, 3, 4"),
     ],
 )
 def test_certificates_hold_for_their_variant_only(
@@ -283,12 +248,11 @@ def test_certificates_hold_for_their_variant_only(
     served_as: dict[str, Any],
     note: str,
 ) -> None:
-    precisions: list[Precision] = made_for.pop("precisions")
-    folder = certify(bundle_copy("tiny"), *precisions, **made_for)
+    folder = certify(bundle_copy("tiny"), "fp32", **made_for)
     server = start_server(folder, **served_as)
     ladder = server.http.get("/v1/models/tiny").json()["ladder"]
     assert ladder["certified"] is False
-    assert ladder["note"].startswith(note)
+    assert note in ladder["note"]
     # The log names the bundle's folder, which is not the clients' business.
     assert ladder["note"].replace("BUNDLE", str(folder)) in caplog.text
     assert str(folder) not in ladder["note"]
