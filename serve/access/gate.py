@@ -27,9 +27,9 @@ _RELOAD_EVERY_S = 1.0
 MAX_KEY_CHARS = 512
 
 _NOT_COUNTED: Final = nullcontext()
-# The server has read the body of a request with one of these statuses for nothing, and the client
-# could have known. A client that is too slow (408), leaves (499) or sets a deadline that cannot be
-# met (504) is counted as long as no rows have been queued.
+# A request that ends with one of these statuses has had its body read in vain, by its client's
+# fault. A client that is too slow (408), leaves (499) or sets a deadline that cannot be met (504)
+# is counted as long as no rows have been queued.
 REFUSALS: Final = frozenset({400, 403, 404, 408, 409, 412, 413, 415, 422, 428, 499, 504})
 
 HOW = "send the header `Authorization: Bearer KEY` or `X-API-Key: KEY`"

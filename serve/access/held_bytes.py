@@ -137,7 +137,7 @@ class HeldBytes:
         stalled = next(iter(self._may_go), None)
         if stalled is None or time.monotonic() < stalled.moved_s + STALLED_S:
             raise self._error(
-                f"the server holds as many large {self._what} as it may", RETRY_AFTER_S
+                f"the server holds too many large {self._what}; try again", RETRY_AFTER_S
             )
         self.release(stalled)
         self.num_given_up += 1

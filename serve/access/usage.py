@@ -124,7 +124,7 @@ class Usage:
         if left <= 0:
             raise RateLimited(
                 f"more than {REFUSED_BYTES_PER_S} bytes a second of your requests were refused, "
-                "left or over their time; the messages of their errors say why",
+                "given up or timed out; the messages of their errors say why",
                 retry_after_s=_until_paid(left, REFUSED_BYTES_PER_S),
             )
 

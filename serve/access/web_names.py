@@ -32,7 +32,7 @@ def allowed_host(given: str) -> str:
     name = name[:_MAX_QUOTED]
     right = _host_of(name if "://" in name else f"//{name}") or "a name such as api.example.com"
     raise InvalidRequest(
-        f"allowed host {given[:_MAX_QUOTED]!r}: no client can know the server so; give {right}, "
+        f"allowed host {given[:_MAX_QUOTED]!r}: no client can call a server by that; give {right}, "
         "without scheme, port and path"
     )
 
@@ -52,13 +52,13 @@ def check_cors_origin(origin: str, has_keys: bool) -> None:
         return
     if origin == "null":
         raise InvalidRequest(
-            "CORS origin 'null': pages of files and sandboxes of every site say so; serve the "
-            "page, and name the origin that it is served from"
+            "CORS origin 'null': files and sandboxed pages of every site have this origin; serve "
+            "the page, and name the origin that it is served from"
         )
     right = _origin_of(origin[:_MAX_QUOTED])
     if origin != right:
         raise InvalidRequest(
-            f"CORS origin {origin[:_MAX_QUOTED]!r}: no browser names a page's origin so; give "
+            f"CORS origin {origin[:_MAX_QUOTED]!r}: no browser writes an origin like that; give "
             f"{right or 'scheme, host and port, such as https://app.example.com'}"
         )
 

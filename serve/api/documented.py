@@ -25,7 +25,7 @@ def classify_errors(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
         429: "The queue is full, or the key has taken its share.",
         500: "The model failed on this input.",
         503: "The server is starting or stopping.",
-        504: "The timeout passed before every text had come by an exit.",
+        504: "The timeout passed before every text had reached an exit.",
     }
     errors: dict[int | str, dict[str, Any]] = {
         status: {"model": model, "description": description} for status, description in said.items()

@@ -42,7 +42,8 @@ def check_labels_texts(classifier: Classifier) -> None:
     """
     if classifier.traits.task == "token":
         raise InvalidRequest(
-            f"{classifier.name} labels tokens, for which this route has no form; use /v1/classify"
+            f"{classifier.name} labels tokens, and answers of this route have no entities; use "
+            "/v1/classify"
         )
 
 

@@ -35,7 +35,7 @@ class PromiseQuality(_Shown):
         description="Audited texts that may lose this. Null where audits cannot tell: `metric` "
         "needs right answers, `reference` another classifier."
     )
-    lost: int | None = Field(description="Of them, those that have lost it.")
+    lost: int | None = Field(description="Number of these texts that have lost it.")
     interval: Interval | None = Field(
         description="Bounds of the true share, at all times at once, but for the guard's delta."
     )
@@ -65,7 +65,9 @@ class ProfileQuality(_Shown):
     skipped: int = Field(description="Drawn texts that were not audited: the server was busy.")
     differences: int = Field(description="Audits with another answer than full depth's.")
     disagreement: float | None
-    interval: Interval = Field(description="As of a promise, of the disagreement.")
+    interval: Interval = Field(
+        description="Bounds of the true disagreement, like those of a promise."
+    )
     promises: list[PromiseQuality]
     exits: dict[int, ExitQuality] = Field(description="By layer.")
     drift: float | None = Field(

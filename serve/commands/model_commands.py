@@ -55,7 +55,7 @@ def load(
 
 @command()
 def unload(ctx: typer.Context, name: Name, why: Why = None) -> None:
-    """Serve a model no more; requests that it has taken are answered."""
+    """Stop serving a model; requests that it has accepted are answered."""
     remote, path = ctx.obj, f"/v1/models/{_quoted(name)}/unload"
     answer = _change(remote, "POST", path, why)
     remote.show(answer, terminal.models_change)

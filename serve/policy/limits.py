@@ -15,7 +15,7 @@ Lockable = Literal["flag", "windows", "unchecked", "special_tokens"]
 
 
 class Limits(BaseModel):
-    """What requests may choose, and the layers at which they may leave.
+    """What requests may choose, and the layers at which texts may leave.
 
     Attributes:
         overrides: which exits a request may choose: `any` rule, target or profile; only `profiles`;

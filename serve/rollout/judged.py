@@ -37,7 +37,7 @@ class ArmQuality(BaseModel):
     )
     errors: int = Field(description="Of them, those that were not answered.")
     answers: int = Field(description="Texts that were answered, or windows of them.")
-    share: float | None = Field(description="Of the requests of both arms.")
+    share: float | None = Field(description="This arm's share of the requests of both arms.")
     audits: int
     differ: int
     skipped: int
@@ -51,7 +51,9 @@ class ArmQuality(BaseModel):
     figures: dict[str, Figure] = Field(
         description="`disagreement`, `p99_ms` (share that is slower), `layers` and `errors`."
     )
-    verdicts: dict[str, Verdict] = Field(description="By bound; of the candidate alone.")
+    verdicts: dict[str, Verdict] = Field(
+        description="The verdict on each bound; the live arm has none."
+    )
 
 
 class Judged(NamedTuple):

@@ -16,7 +16,7 @@ from serve.version import __version__
 
 
 class About(ResponseModel):
-    """What answers here."""
+    """The server's name and version."""
 
     name: str
     version: str
@@ -43,7 +43,7 @@ def check_ready(context: AppContext) -> None:
 
 
 async def about(context: AppContext, request: Request) -> Response:
-    """Tell what answers here; load balancers ask this if they are told nothing else.
+    """Return the server's name and version; load balancers ask this path by default.
 
     A browser, which accepts `text/html`, gets the console.
     """

@@ -76,8 +76,8 @@ _DOCUMENTED: Final = {
         200: {"description": "Events, until one side ends.", "content": _CONTENT},
         404: {"model": ErrorBody, "description": "No such model."},
         422: {"model": ErrorBody, "description": "Last-Event-ID is no version."},
-        429: {"model": ErrorBody, "description": "As many streams are open as may."},
-        503: {"model": ErrorBody, "description": "Where policies are kept does not answer."},
+        429: {"model": ErrorBody, "description": "Too many streams are open already."},
+        503: {"model": ErrorBody, "description": "The store of policies does not answer."},
     },
 }
 _PATH: Final = "/v1/models/{model}/policy/events"

@@ -26,8 +26,8 @@ _DOCUMENTED: Final = {
     "response_model": QualityReport,
     "responses": {
         **UNKNOWN_MODEL,
-        429: {"model": ErrorBody, "description": "As many such calls wait as may."},
-        503: {"model": ErrorBody, "description": "Where counts are kept does not answer."},
+        429: {"model": ErrorBody, "description": "Too many such calls wait already."},
+        503: {"model": ErrorBody, "description": "The store of counts does not answer."},
     },
 }
 _PATH: Final = "/v1/models/{model}/quality"

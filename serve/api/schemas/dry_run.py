@@ -92,7 +92,7 @@ class FlagFigures(SparseModel):
 
 
 class DryRunFigures(SparseModel):
-    """What would become of some texts."""
+    """What a rule would do with a set of texts."""
 
     texts: int
     of: Literal["profile", "all"] | None = Field(
@@ -109,7 +109,7 @@ class DryRunFigures(SparseModel):
     )
     ms: float | None = Field(
         default=None,
-        description="Mean milliseconds per window, alone in the engine of this machine.",
+        description="Mean milliseconds per window that is alone in the engine of this machine.",
     )
     disagreement: float | None = Field(
         default=None,
@@ -118,11 +118,13 @@ class DryRunFigures(SparseModel):
     )
     interval: Interval | None = Field(
         default=None,
-        description="In which the share among all such texts lies with a probability of 95 %, "
-        "for this number of texts (Clopper and Pearson).",
+        description="Interval that holds the share among all such texts with a probability of "
+        "95 %, for this number of texts (Clopper and Pearson).",
     )
     flag: FlagFigures | None = Field(default=None, description="Only of a profile with a flag.")
-    problem: str | None = Field(default=None, description="Only if there is nothing else: why.")
+    problem: str | None = Field(
+        default=None, description="Why there are no figures; missing if there are."
+    )
 
     @classmethod
     def of_found(cls, found: Found, flagging: bool, **more: Any) -> Self:
@@ -167,18 +169,20 @@ class DryRunSide(SparseModel):
 class DryRunProfile(SparseModel):
     """A profile, or the default, before and after the change."""
 
-    before: DryRunSide | None = Field(default=None, description="Not of a profile that is new.")
+    before: DryRunSide | None = Field(default=None, description="Missing for a new profile.")
     after: DryRunSide | None = Field(
         default=None,
-        description="Not of a profile that is dropped, nor if the model cannot follow the policy.",
+        description="Missing for a dropped profile, and if the model cannot follow the policy.",
     )
 
 
 class AuditsOf(SparseModel):
-    """Whose audits the figures are from."""
+    """The replicas whose audits the figures are from."""
 
-    replicas: int = Field(description="Replicas that have tried the change on theirs.")
-    missing: int = Field(description="Replicas that have not done so in time.")
+    replicas: int = Field(
+        description="Number of replicas that have tried the change on their audits."
+    )
+    missing: int = Field(description="Number of replicas that did not answer in time.")
 
 
 class Proposed(NamedTuple):
@@ -201,16 +205,17 @@ class DryRunReport(SparseModel):
     model: str
     version: int = Field(description="The live policy's, which `before` is about.")
     problem: str | None = Field(
-        default=None, description="Only if a PUT would be refused: what it would say."
+        default=None,
+        description="The message with which a PUT would be refused; missing if it would not.",
     )
     changes: dict[str, tuple[Any, Any]] = Field(
         description="Old and new value of each field that would change; null for one that is not "
         "there."
     )
     profiles: dict[str, DryRunProfile] = Field(description="By name, `default` among them.")
-    audits: int = Field(description="Audits of live traffic that there are.")
+    audits: int = Field(description="Number of audits of live traffic.")
     audits_of: AuditsOf
-    recording: int = Field(description="Recorded texts that there are.")
+    recording: int = Field(description="Number of recorded texts.")
     recording_of: Literal["certifying", "training"] | None = Field(
         default=None,
         description="`certifying`: the texts that certify this variant, so that a rung has the "

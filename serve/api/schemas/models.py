@@ -53,8 +53,9 @@ class RungInfo(ResponseModel):
         description="Share with another answer than the reference's; null without a reference."
     )
     certificates: list[Certificate] = Field(
-        description="What the rule loses at most; none for rules that are too fast. The rule never "
-        "loses nothing against full depth, and has those about a reference alone."
+        description="Bounds on what the rule loses; none for rules that are too fast to be "
+        "certified. The rule `never` loses nothing against full depth: its certificates "
+        "are about a reference alone."
     )
 
 

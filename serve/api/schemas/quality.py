@@ -12,8 +12,8 @@ class QualityReport(ResponseModel):
     """What the audits of all replicas say of the live policy."""
 
     model: str
-    version: int = Field(description="Of the policy.")
-    share: float = Field(description="Of all texts that are audited.")
+    version: int = Field(description="Version of the policy.")
+    share: float = Field(description="Share of all texts that are audited.")
     delta: float = Field(
         description="Chance that a promise which is kept is ever called broken, and that an "
         "interval ever misses the truth."
@@ -21,8 +21,8 @@ class QualityReport(ResponseModel):
     on_broken_promise: Literal["alert", "safer"]
     profiles: dict[str, ProfileQuality]
     requests: list[ProfileQuality] = Field(
-        description="Of the targets that requests brought themselves, and of the rules that have "
-        "answered under overload: the twenty with the most audits."
+        description="Counts of the targets that requests brought themselves, and of the rules that "
+        "have answered under overload: the twenty with the most audits."
     )
 
     @classmethod

@@ -10,7 +10,7 @@ from serve.policy.profile import Unchecked
 
 
 class GuardrailParameters(RequestModel):
-    """What either kind of guardrail may say of its texts; the fields are Offramp's own.
+    """Parameters of both kinds of guardrails; the fields are Offramp's own.
 
     Attributes:
         place: where a request says it.
@@ -28,7 +28,7 @@ class GuardrailParameters(RequestModel):
         default=None,
         ge=0,
         le=1,
-        description="In the place of each threshold of the flag.",
+        description="Takes the place of each threshold of the flag.",
     )
     windows: Any = Field(default=None, description="As in /v1/classify. Default: the profile's.")
     special_tokens: Any = Field(
@@ -55,7 +55,7 @@ class Detection(ResponseModel):
     start: int = Field(description="The first character: of a text 0, of an entity its own.")
     end: int = Field(description="The character after the last.")
     text: str
-    detection: str = Field(description="What kind of model has found it.")
+    detection: str = Field(description="The kind of model that has found it.")
     detection_type: str = Field(description="The label.")
     score: float
 
@@ -68,15 +68,16 @@ class DetectorError(ResponseModel):
 
 
 class LiteLLMParameters(GuardrailParameters):
-    """Of the guardrail's configuration at LiteLLM."""
+    """Parameters of the guardrail's configuration at LiteLLM."""
 
     place: ClassVar[str] = "additional_provider_specific_params"
     reads_scores: ClassVar[bool] = False
 
     unchecked: Unchecked = Field(
         default=[],
-        description="What may come along although this server does not look at it: `images`, "
-        "`tools`, `tool_calls`, or the field or the type of a part that a refusal names.",
+        description="Fields and types of parts that may come although this server does not check "
+        "them: `images`, `tools`, `tool_calls`, or the field or the type of a part that "
+        "a refusal names.",
     )
 
 
@@ -89,7 +90,7 @@ def _check_parts(messages: list[Any]) -> list[Any]:
 
 _Messages = Annotated[list[Any], Field(max_length=MAX_LIST), AfterValidator(_check_parts)]
 
-_DESCRIBES = "Of the call; not looked at."
+_DESCRIBES = "Describes the call; not checked."
 
 
 class LiteLLMRequest(RequestModel):
@@ -126,7 +127,8 @@ class LiteLLMRequest(RequestModel):
     litellm_version: Any = Field(default=None, description=_DESCRIBES)
     model: Any = Field(default=None, description=_DESCRIBES)
     request_data: dict[str, Any] | None = Field(
-        default=None, description="Of the caller, as `user_api_key_...`; not looked at."
+        default=None,
+        description="What LiteLLM knows of the caller, as `user_api_key_...`; not checked.",
     )
     request_headers: Any = Field(default=None, description=_DESCRIBES)
 

@@ -8,7 +8,7 @@ from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel, exa
 
 
 class HuggingFaceParameters(RequestModel):
-    """Of both tasks; the last four are Offramp's own."""
+    """Parameters of both tasks; the last four are Offramp's own."""
 
     function_to_apply: Literal["softmax", "sigmoid", "none"] | None = Field(
         default=None, description="From logits to scores. Default: that of transformers' pipeline."

@@ -37,7 +37,7 @@ class KServeRequest(RequestModel):
 
 
 class KServeResponse(ResponseModel):
-    """What was found for each instance."""
+    """The answers, one for each instance."""
 
     predictions: list[dict[str, float | None]] = Field(
         description="The probability of each label, the answer first; for a regression its value."

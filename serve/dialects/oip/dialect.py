@@ -58,7 +58,7 @@ async def load(context: AppContext, request: Request, body: LoadRequest) -> Resp
 
 
 async def unload(context: AppContext, request: Request, body: LoadRequest) -> Response:
-    """Serve a model no more; requests that it has taken are answered."""
+    """Stop serving a model; requests that it has accepted are answered."""
     await change_model(context, request, request.params["model"], False, body.parameters or ())
     return Response(b"")
 

@@ -99,7 +99,7 @@ class InferResponse(SparseModel):
 class IndexRequest(RequestModel):
     """Which models to list."""
 
-    ready: bool = Field(default=False, description="Only those that are ready.")
+    ready: bool = Field(default=False, description="Whether to list ready models alone.")
 
 
 class LoadRequest(RequestModel):
@@ -169,14 +169,14 @@ class ModelMetadata(ResponseModel):
 
 
 class Duration(ResponseModel):
-    """How often, and for how long in all."""
+    """A count, and the total time."""
 
     count: int
     ns: int
 
 
 class InferStatistics(ResponseModel):
-    """Where the time of a model's requests went."""
+    """The times of a model's requests by stage."""
 
     success: Duration
     fail: Duration

@@ -103,7 +103,7 @@ class TeiInfo(ResponseModel):
     max_client_batch_size: int
     auto_truncate: Literal[False]
     tokenization_workers: int
-    version: str = Field(description="Of Offramp.")
+    version: str = Field(description="Version of Offramp.")
     sha: None
     docker_label: None
 

@@ -225,9 +225,9 @@ class ClassifyResponse(SparseModel):
     )
     degraded_by: list[Cause] | None = Field(
         default=None,
-        description="Why: `overload`, a faster rule has taken the place of the one that was asked "
-        "for, and `exit_rule` and `certificate` are its; `deadline`, some text had no time to go "
-        "on.",
+        description="Why the answer is less than what was asked for. `overload`: a faster rule has "
+        "answered, which `exit_rule` and `certificate` describe. `deadline`: some text "
+        "had no time for more layers.",
     )
     note: str | None = Field(
         default=None,

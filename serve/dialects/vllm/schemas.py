@@ -79,7 +79,7 @@ class VllmRequest(RequestModel):
 
 
 class VllmClassification(ResponseModel):
-    """What was found for one input."""
+    """The answer for one input."""
 
     index: int
     label: str

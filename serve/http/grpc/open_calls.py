@@ -58,7 +58,7 @@ class OpenCalls:
             [(client, _)] = self._of_clients.most_common(1)
         waits = self._waits.get(client)
         if not waits:
-            raise Overloaded("the server has as many calls as it may", RETRY_AFTER_S)
+            raise Overloaded("the server has too many open calls; try again", RETRY_AFTER_S)
         end = next(iter(waits))
         del waits[end]
         if not end.expired():

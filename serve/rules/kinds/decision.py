@@ -52,8 +52,8 @@ class DecisionRule(Rule):
         if crossed := [label for label in above if below.get(label, 0) > above[label]]:
             raise ValueError(
                 f"{crossed[0]!r} leaves below {below[crossed[0]]:g} and above "
-                f"{above[crossed[0]]:g}: what lies between is sure of both; leave_below must be "
-                "the lower one"
+                f"{above[crossed[0]]:g}: a score between them would leave both ways; leave_below "
+                "must be the lower one"
             )
         return self
 
