@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import grpc
+from google.protobuf.json_format import ParseDict
 
 from serve.access.gate import Client
 from serve.access.held_bytes import RETRY_AFTER_S, HeldBytes
@@ -20,12 +21,7 @@ from serve.api.context import AppContext
 from serve.api.errors import expected
 from serve.api.recorder import Recorder
 from serve.api.request import ARM, BUNDLE, REPLICA, REQUEST_ID, Headers, Request
-from serve.errors import (
-    STOPS,
-    Cancelled,
-    OfframpError,
-    Overloaded,
-)
+from serve.errors import STOPS, Cancelled, OfframpError, Overloaded
 from serve.http.grpc.arrivals import WINDOW_BYTES, Reader
 from serve.http.grpc.messages import parse, types_of
 from serve.http.grpc.open_calls import OpenCalls
@@ -44,16 +40,16 @@ class Call:
     """One call, once its message has been read.
 
     Attributes:
-        record: what its metadata say, and what is noted of it.
-        rpc: of grpc.aio.
+        request: what the call's metadata say, and what is noted of the call.
+        rpc: the call in grpc.aio.
     """
 
-    record: Request
+    request: Request
     rpc: Any
 
 
 Metadata = list[tuple[str, str]]
-# From a call and its message to the answer.
+# From a call and its message to the answer: a message, or its fields.
 Answer = Callable[[Call, Any], Awaitable[Any]]
 
 
@@ -87,51 +83,51 @@ class Calls:
         Not as a method of one message: grpc.aio would read that before it calls us. So a call
         without a key, or one too many, is refused unread. Without a scope no key is needed.
         """
-        request_type, _ = types_of(service, method)
+        request_type, answer_type = types_of(service, method)
         route = f"/{service}/{method}"
 
         async def handle(messages: Any, rpc: Any) -> bytes:
-            record = Request(_metadata(rpc), "GRPC")
-            self._recorder.begin(record, route, scope)
+            request = Request(_metadata(rpc), "GRPC")
+            self._recorder.begin(request, route, scope)
             taken = ExitStack()  # when the client has taken the answer, or has left
             rpc.add_done_callback(lambda _: taken.close())
             self.num_running += 1
             try:
                 with ExitStack() as answered:
-                    data = await self._admit(rpc, record, scope, (taken, answered))
-                    with self._bodies.holding(record.client.identity, len(data)):
+                    data = await self._admit(rpc, request, scope, (taken, answered))
+                    with self._bodies.holding(request.client.identity, len(data)):
                         made = await answer(
-                            Call(record, rpc), await _message(request_type, data, record)
+                            Call(request, rpc), await _message(request_type, data, request)
                         )
-                        encoded: bytes = made.SerializeToString()
-                    held = self._answers.hold(record.client.identity, len(encoded))
+                        encoded = _encoded(made, answer_type)
+                    held = self._answers.hold(request.client.identity, len(encoded))
                     taken.callback(self._answers.release, held)
                     if held.num_bytes:
                         taken.callback(answered.pop_all().close)
-                record.code = _OK
-                rpc.set_trailing_metadata(self._trailing(record))
+                request.code = _OK
+                rpc.set_trailing_metadata(self._trailing(request))
                 return encoded
             # The client has left, or the deadline has passed.
             except (*STOPS, grpc.aio.InternalError):
-                record.code = Cancelled.status
+                request.code = Cancelled.status
                 raise
             except BaseException as error:
-                return await _refuse(rpc, record, error, self._trailing(record))
+                return await _refuse(rpc, request, error, self._trailing(request))
             finally:
                 self.num_running -= 1
-                self._recorder.publish(record)
+                self._recorder.publish(request)
 
         return grpc.stream_unary_rpc_method_handler(handle)
 
-    def _trailing(self, record: Request) -> Metadata:
+    def _trailing(self, request: Request) -> Metadata:
         """Return what every answer says beside its message."""
-        found = [(REQUEST_ID, record.request_id), *self._replica]
-        if record.arm is not None:
-            found.append((ARM, record.arm.name))
-        return [*found, (BUNDLE, record.bundle)] if record.bundle else found
+        found = [(REQUEST_ID, request.request_id), *self._replica]
+        if request.arm is not None:
+            found.append((ARM, request.arm.name))
+        return [*found, (BUNDLE, request.bundle)] if request.bundle else found
 
     async def _admit(
-        self, rpc: Any, record: Request, scope: Scope | None, counted: tuple[ExitStack, ...]
+        self, rpc: Any, request: Request, scope: Scope | None, counted: tuple[ExitStack, ...]
     ) -> bytes:
         """Note who calls, and return the message.
 
@@ -140,16 +136,16 @@ class Calls:
 
         Args:
             rpc: of grpc.aio.
-            record: of the call.
+            request: of the call.
             scope: that a key needs; None for a probe.
-            counted: take what is to be counted out once the client has its answer, and once there
-                is one.
+            counted: the first stack is closed once the client has its answer, the second one once
+                the answer is made.
         """
         taken, answered = counted
         calls, address = self._probes if scope is None else self._open, self._address(rpc)
-        client = record.client = Client.at(address)
+        client = request.client = Client.at(address)
         if scope is not None:
-            client = record.client = self._guard.identify(record.headers, address)
+            client = request.client = self._guard.identify(request.headers, address)
             self._guard.gate.check(client, scope)
         calls.enter(client.identity)
         taken.callback(calls.leave, client.identity)
@@ -157,7 +153,7 @@ class Calls:
         self._answers.check(client.identity)
         client.check_body(0)
         waiting = partial(calls.waiting, client.identity)
-        record.num_bytes = WINDOW_BYTES  # what has come of a message that is given up is not known
+        request.num_bytes = WINDOW_BYTES  # what has come of a message that is given up is not known
         return await self.reader.read(rpc, client.identity, scope is None, waiting)
 
     def _address(self, rpc: Any) -> str:
@@ -188,24 +184,32 @@ class Calls:
             await rpc.abort(*status_of(error), error_metadata(error))
 
 
-async def _message(request_type: Any, data: bytes, record: Request) -> Any:
+async def _message(request_type: Any, data: bytes, request: Request) -> Any:
     """Return the message of a call, as `parse`, once it has been counted.
 
     Raises:
         RateLimited: the client has taken all that it may.
     """
-    record.read_s, record.num_bytes = time.monotonic(), len(data)
-    record.client.take_body(len(data))
+    request.read_s, request.num_bytes = time.monotonic(), len(data)
+    request.client.take_body(len(data))
     message = parse(request_type, data)
     await give_way(len(data))
     return message
 
 
-async def _refuse(rpc: Any, record: Request, error: BaseException, trailing: Metadata) -> bytes:
+def _encoded(made: Any, answer_type: Any) -> bytes:
+    """Return an answer in protobuf's encoding; of its fields, those that we declare."""
+    if isinstance(made, dict):
+        made = ParseDict(made, answer_type(), ignore_unknown_fields=True)
+    encoded: bytes = made.SerializeToString()
+    return encoded
+
+
+async def _refuse(rpc: Any, request: Request, error: BaseException, trailing: Metadata) -> bytes:
     """End a call with an error."""
-    refusal = expected(error, record)
+    refusal = expected(error, request)
     error.__traceback__ = None  # its frames hold the message, which may take a hundred MB
-    record.code = refusal.status
+    request.code = refusal.status
     await rpc.abort(*status_of(refusal), (*trailing, *error_metadata(refusal)))
     return b""  # never reached: `abort` raises
 

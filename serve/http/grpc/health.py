@@ -28,15 +28,15 @@ class Health:
         """Whether new calls are wanted."""
         return not (self._context.connections.stopping or self._context.catalog.faults())
 
-    async def check(self, call: Call, request: Any) -> Any:
+    async def check(self, call: Call, message: Any) -> Any:
         """Return the health of a service.
 
         Raises:
             NotFound: there is no such service.
         """
-        if request.service not in _SERVICES:
-            raise NotFound(f"no service {request.service[:64]!r}; there is {INFERENCE}")
-        return self._status(self._name(request.service))
+        if message.service not in _SERVICES:
+            raise NotFound(f"no service {message.service[:64]!r}; there is {INFERENCE}")
+        return self._status(self._name(message.service))
 
     def watch_handler(self, calls: Calls) -> Any:
         """Return grpc.aio's handler of Watch, which tells every change; it ends at the stop."""

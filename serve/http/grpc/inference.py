@@ -47,31 +47,31 @@ _RESERVE_MS: Final = 20.0
 _RESERVE_SHARE: Final = 0.2
 
 
-async def infer(context: AppContext, call: Call, request: Any) -> Any:
+async def infer(context: AppContext, call: Call, message: Any) -> Any:
     """Return the answer to a `ModelInferRequest`.
 
     Raises:
         OfframpError: of the request, the policy, the queue or the model.
     """
-    classifier = model_for(context.catalog, call.record.client, request.model_name)
-    check_version(classifier, request.model_version or VERSION)
-    wanted = _wanted(request.outputs) or [Wanted(name) for name in default_outputs(classifier)]
+    classifier = model_for(context.catalog, call.request.client, message.model_name)
+    check_version(classifier, message.model_version or VERSION)
+    wanted = _wanted(message.outputs) or [Wanted(name) for name in default_outputs(classifier)]
     check_wanted(classifier, wanted)
-    tensors = _tensors(request, context.limits.max_inputs)
-    await give_way(call.record.num_bytes)
+    tensors = _tensors(message, context.limits.max_inputs)
+    await give_way(call.request.num_bytes)
     inputs = inputs_of(tensors)
-    await give_way(call.record.num_bytes)
+    await give_way(call.request.num_bytes)
     fields = {
-        "model": request.model_name or None,  # an alias may be moved meanwhile
+        "model": message.model_name or None,  # an alias may be moved meanwhile
         "inputs": inputs,
-        **dial_of(_values(request.parameters)),
+        **dial_of(_values(message.parameters)),
     }
-    body = _in_time(read_fields(fields, call.record.headers, NAMES), call.rpc.time_remaining())
-    answered = await classify(context, call.record, body)
-    as_bytes = bool(request.raw_input_contents)
+    body = _in_time(read_fields(fields, call.request.headers, NAMES), call.rpc.time_remaining())
+    answered = await classify(context, call.request, body)
+    as_bytes = bool(message.raw_input_contents)
     if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
-        return _answer(answered, wanted, request.id, as_bytes)
-    return await asyncio.to_thread(_answer, answered, wanted, request.id, as_bytes)
+        return _answer(answered, wanted, message.id, as_bytes)
+    return await asyncio.to_thread(_answer, answered, wanted, message.id, as_bytes)
 
 
 def _in_time(body: ClassifyRequest, remaining_s: float | None) -> ClassifyRequest:
@@ -85,18 +85,18 @@ def _in_time(body: ClassifyRequest, remaining_s: float | None) -> ClassifyReques
     return body.model_copy(update={"timeout_ms": left_ms})
 
 
-def _tensors(request: Any, max_inputs: int) -> list[Tensor]:
-    for given in request.inputs:
+def _tensors(message: Any, max_inputs: int) -> list[Tensor]:
+    for given in message.inputs:
         if given.shape:  # before its elements are looked at
             check_inputs(given.shape[0], max_inputs)
-    raw = request.raw_input_contents
-    if raw and len(raw) != len(request.inputs):
+    raw = message.raw_input_contents
+    if raw and len(raw) != len(message.inputs):
         raise InvalidTensor(
-            f"raw_input_contents: has {len(raw)} elements for {len(request.inputs)} inputs; it "
+            f"raw_input_contents: has {len(raw)} elements for {len(message.inputs)} inputs; it "
             "must have one for each"
         )
     return [
-        _tensor(given, raw[place] if raw else None) for place, given in enumerate(request.inputs)
+        _tensor(given, raw[place] if raw else None) for place, given in enumerate(message.inputs)
     ]
 
 

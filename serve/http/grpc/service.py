@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any, Final
 
-from google.protobuf.json_format import ParseDict
-
 from serve.access.keys import Scope
 from serve.api.context import AppContext
 from serve.classifier.classifier import Classifier
@@ -22,7 +20,6 @@ from serve.errors import UnknownModel
 from serve.http.grpc.call import Answer, Call
 from serve.http.grpc.health import Health
 from serve.http.grpc.inference import infer
-from serve.http.grpc.messages import INFERENCE, types_of
 from serve.version import __version__
 
 # Of HTTP alone.
@@ -54,56 +51,52 @@ class _About:
         self._context = context
         self._health = health
 
-    async def live(self, call: Call, request: Any) -> Any:
-        return _answer("ServerLive", {"live": True})
+    async def live(self, call: Call, message: Any) -> Any:
+        return {"live": True}
 
-    async def ready(self, call: Call, request: Any) -> Any:
-        return _answer("ServerReady", {"ready": self._health.ready})
+    async def ready(self, call: Call, message: Any) -> Any:
+        return {"ready": self._health.ready}
 
-    async def server(self, call: Call, request: Any) -> Any:
+    async def server(self, call: Call, message: Any) -> Any:
         extensions = [name for name in EXTENSIONS if name != _BINARY]
         fields = {"name": PLATFORM, "version": __version__, "extensions": extensions}
-        return _answer("ServerMetadata", fields)
+        return fields
 
-    async def model_ready(self, call: Call, request: Any) -> Any:
+    async def model_ready(self, call: Call, message: Any) -> Any:
         """Tell whether a model is ready; one that there is not is not ready either."""
         try:
-            alive = self._find(request).engine.alive
+            alive = self._find(message).engine.alive
         except UnknownModel:
             alive = False
-        return _answer("ModelReady", {"ready": alive and not self._context.connections.stopping})
+        return {"ready": alive and not self._context.connections.stopping}
 
-    async def model(self, call: Call, request: Any) -> Any:
-        return _answer("ModelMetadata", model_metadata(self._find(request)).model_dump())
+    async def model(self, call: Call, message: Any) -> Any:
+        return model_metadata(self._find(message)).model_dump()
 
-    async def config(self, call: Call, request: Any) -> Any:
-        found = model_config(self._find(request), self._context.limits.max_inputs)
-        return _answer("ModelConfig", {"config": found})
+    async def config(self, call: Call, message: Any) -> Any:
+        found = model_config(self._find(message), self._context.limits.max_inputs)
+        return {"config": found}
 
-    async def statistics(self, call: Call, request: Any) -> Any:
-        models = [self._find(request)] if request.name else list(self._context.catalog)
+    async def statistics(self, call: Call, message: Any) -> Any:
+        models = [self._find(message)] if message.name else list(self._context.catalog)
         found = await model_statistics(self._context, models)
-        return _answer("ModelStatistics", found.model_dump())
+        return found.model_dump()
 
-    async def index(self, call: Call, request: Any) -> Any:
-        models = await model_index(self._context, request.ready)
-        return _answer("RepositoryIndex", {"models": models})
+    async def index(self, call: Call, message: Any) -> Any:
+        models = await model_index(self._context, message.ready)
+        return {"models": models}
 
-    async def load(self, call: Call, request: Any) -> Any:
-        await change_model(self._context, call.record, request.model_name, True, request.parameters)
-        return _answer("RepositoryModelLoad", {})
+    async def load(self, call: Call, message: Any) -> Any:
+        await self._change(call, message, True)
+        return {}
 
-    async def unload(self, call: Call, request: Any) -> Any:
-        await change_model(
-            self._context, call.record, request.model_name, False, request.parameters
-        )
-        return _answer("RepositoryModelUnload", {})
+    async def unload(self, call: Call, message: Any) -> Any:
+        await self._change(call, message, False)
+        return {}
 
-    def _find(self, request: Any) -> Classifier:
-        return find_model(self._context, request.name, request.version or VERSION)
+    def _find(self, message: Any) -> Classifier:
+        return find_model(self._context, message.name, message.version or VERSION)
 
-
-def _answer(method: str, fields: dict[str, Any]) -> Any:
-    """Return the answer of a method; of Triton's configuration, the fields that we declare."""
-    _, answer = types_of(INFERENCE, method)
-    return ParseDict(fields, answer(), ignore_unknown_fields=True)
+    async def _change(self, call: Call, message: Any, load: bool) -> None:
+        name, parameters = message.model_name, message.parameters
+        await change_model(self._context, call.request, name, load, parameters)
