@@ -25,7 +25,6 @@ _EVERY_S: Final = 0.5
 _BOUNDS: Final = {"disagreement": 0.04, "layers": 3.0, "errors": 0.01}
 _PLAN: Final[Json] = {
     "steps": [5, 25, 50, 100], "min_answers": 120, "bounds": _BOUNDS, "audit_share": 1.0,
-    "by": "request",
     "on_inconclusive": "promote",
 }  # fmt: skip
 _CANDIDATES: Final[dict[str, tuple[Any, str]]] = {

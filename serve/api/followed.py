@@ -7,7 +7,6 @@ from serve.api.request import Request
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
 from serve.policy.live import Live
-from serve.policy.rollout import Rollout
 
 # Requests with the same value are in the same arm.
 STICKY: Final = "x-offramp-sticky"
@@ -26,11 +25,8 @@ def followed_by(request: Request, classifier: Classifier) -> Live:
         # Also without a rollout, so that no request is refused only once one has started.
         sticky = _sticky(request) if STICKY in request.headers else None
         rollout = live.entry.running
-        if (
-            live.candidate is not None
-            and rollout
-            and rollout.takes(_value(request, rollout, sticky))
-        ):
+        dealt_by = f"sticky/{sticky}" if sticky else f"request/{request.request_id}"
+        if live.candidate and rollout and rollout.takes(dealt_by):
             live = live.candidate
         request.followed[classifier.policy] = live
     request.arm = classifier.rollout.traffic(live.arm) if live.arm else None
@@ -44,12 +40,3 @@ def _sticky(request: Request) -> str:
     if not _STICKY_VALUE.fullmatch(value):
         raise InvalidRequest(f"{STICKY}: must be 1 to 256 printable characters of ASCII")
     return value
-
-
-def _value(request: Request, rollout: Rollout, sticky: str | None) -> str:
-    """Return what decides about the arm; what clients send is never taken for the name of a key."""
-    if sticky is not None:
-        return f"sticky/{sticky}"
-    if rollout.by == "key" and request.client.key is not None:
-        return f"key/{request.client.key.name}"
-    return f"request/{request.request_id}"

@@ -1,7 +1,8 @@
 """Changes of the models and aliases in all replicas: all of them follow, or nothing changes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,11 +37,34 @@ class Asker(NamedTuple):
         return self.request.client.name or ANONYMOUS
 
 
-class Changed(NamedTuple):
+class ModelsChanged(NamedTuple):
     """The set of models after a change, and the replicas that serve it."""
 
     models: ModelSet
     refreshed: Refreshed
+
+
+class _Turns:
+    """Lets one after the other through, and refuses more than may wait."""
+
+    def __init__(self) -> None:
+        self._lock, self._number = asyncio.Lock(), 0
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Wait for the own turn.
+
+        Raises:
+            Overloaded: as many wait as may.
+        """
+        if self._number >= _MOST_CHANGES:
+            raise Overloaded("as many changes of models wait as may; try again", _RETRY_AFTER_S)
+        self._number += 1
+        try:
+            async with self._lock:
+                yield
+        finally:
+            self._number -= 1
 
 
 class ModelChanges:
@@ -50,9 +74,10 @@ class ModelChanges:
         """Take this replica's models, all replicas, and the bundles that may be loaded."""
         self.switch, self.repository = switch, repository
         self._replicas = replicas
-        self._changing, self._num_changes = asyncio.Lock(), 0
+        # An alias moves while a bundle is being loaded.
+        self._loads, self._changes = _Turns(), _Turns()
 
-    async def load(self, name: str, bundle: str | None, asker: Asker) -> Changed:
+    async def load(self, name: str, bundle: str | None, asker: Asker) -> ModelsChanged:
         """Load a bundle under a name, in the place of the one that is served under it, if any.
 
         Args:
@@ -73,37 +98,28 @@ class ModelChanges:
             folder = Path(known.folder)
         else:
             folder = await asyncio.to_thread(self.repository.folder_of, bundle or name)
-        with self._counted():
-            async with self._changing:
-                return await self._load(name, folder.absolute(), asker)
+        folder = folder.absolute()
+        async with self._loads.one():
+            try:
+                prepared = await self._replicas.prepare_model(name, str(folder), self.switch)
+                wanted = ServedBundle(folder=str(folder), sha256=_agreed(name, prepared))
+                return await self._change(
+                    asker, lambda newest: newest.loaded(name, wanted, asker.by, asker.why)
+                )
+            except BaseException:
+                await self._replicas.forget_model(name, self.switch)
+                raise
 
-    async def _load(self, name: str, folder: Path, asker: Asker) -> Changed:
-        here = self.switch
-        try:
-            prepared = await self._replicas.prepare_model(name, str(folder), here)
-            sha256 = _agreed(name, prepared)
-            wanted = ServedBundle(folder=str(folder), sha256=sha256)
-            return await self._change(
-                asker, lambda newest: newest.loaded(name, wanted, asker.by, asker.why)
-            )
-        except BaseException:
-            await self._replicas.forget_model(name, here)
-            raise
-
-    async def unload(self, name: str, asker: Asker) -> Changed:
+    async def unload(self, name: str, asker: Asker) -> ModelsChanged:
         """Serve a model no more; requests that have found it are answered.
 
         Raises:
             UnknownModel: there is none.
             InvalidRequest: an alias names it.
         """
-        with self._counted():
-            async with self._changing:
-                return await self._change(
-                    asker, lambda newest: newest.unloaded(name, asker.by, asker.why)
-                )
+        return await self._change(asker, lambda newest: newest.unloaded(name, asker.by, asker.why))
 
-    async def move_alias(self, alias: str, model: str | None, asker: Asker) -> Changed:
+    async def move_alias(self, alias: str, model: str | None, asker: Asker) -> ModelsChanged:
         """Let an alias name a model; None removes it.
 
         Raises:
@@ -112,50 +128,32 @@ class ModelChanges:
         """
         if model is not None:
             check_name(alias, "alias")
-        with self._counted():
-            async with self._changing:
-                return await self._change(
-                    asker, lambda newest: newest.aliased(alias, model, asker.by, asker.why)
+        return await self._change(
+            asker, lambda newest: newest.aliased(alias, model, asker.by, asker.why)
+        )
+
+    async def _change(self, asker: Asker, new: Callable[[ModelSet], ModelSet]) -> ModelsChanged:
+        """Store what is made of the newest set, and have every replica serve it."""
+        async with self._changes.one():
+            for _ in range(_MOST_TRIES):
+                before = await self.switch.stored()
+                wanted = new(before)
+                if await self.switch.put(wanted):
+                    break
+            else:
+                raise VersionConflict("other changes of the models came first each time; try again")
+            refreshed = await self._replicas.follow_models(self.switch)
+            acks = refreshed.acks
+            if acks and all(ack.version < wanted.version for ack in acks):
+                # Later changes must not build on a set that no replica serves.
+                undone = before.model_copy(update={"version": wanted.version + 1})
+                if await self.switch.put(undone):
+                    await self._replicas.follow_models(self.switch)
+                raise LoadFailed(
+                    f"all stays as it was: no replica can serve that: {acks[0].problem}"
                 )
-
-    async def _change(self, asker: Asker, make: Callable[[ModelSet], ModelSet]) -> Changed:
-        for _ in range(_MOST_TRIES):
-            before = await self.switch.stored()
-            wanted = make(before)
-            if await self.switch.put(wanted):
-                break
-        else:
-            raise VersionConflict("other changes of the models came first each time; try again")
-        refreshed = await self._replicas.follow_models(self.switch)
-        acks = refreshed.acks
-        if acks and all(ack.version < wanted.version for ack in acks):
-            await self._take_back(before, wanted)
-            raise LoadFailed(f"all stays as it was: no replica can serve that: {acks[0].problem}")
-        _note(asker.request, wanted)
-        return Changed(wanted, refreshed)
-
-    async def _take_back(self, before: ModelSet, wanted: ModelSet) -> None:
-        """Store the set of before again, so that later changes do not build on what none serves."""
-        if await self.switch.put(before.model_copy(update={"version": wanted.version + 1})):
-            await self._replicas.follow_models(self.switch)
-
-    def _counted(self) -> "_Counted":
-        return _Counted(self)
-
-
-class _Counted:
-    """Counts a change among those that run or wait."""
-
-    def __init__(self, changes: ModelChanges) -> None:
-        self._changes = changes
-
-    def __enter__(self) -> None:
-        if self._changes._num_changes >= _MOST_CHANGES:
-            raise Overloaded("as many changes of models wait as may; try again", _RETRY_AFTER_S)
-        self._changes._num_changes += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._changes._num_changes -= 1
+            _note(asker.request, wanted)
+            return ModelsChanged(wanted, refreshed)
 
 
 def check_name(name: str, field: str) -> None:

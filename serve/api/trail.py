@@ -6,13 +6,11 @@ from itertools import islice
 from typing import Any, Final
 
 from serve.api.request import Request
-from serve.api.schemas.policy import ChangeRequest, PolicyPatch, PolicyRollback, PolicyUpdate
-from serve.api.schemas.rollout import RolloutStart
+from serve.api.schemas.policy import PolicyEdit, PolicyRollback
 from serve.classifier.catalog import Catalog
 from serve.errors import Cancelled, UnknownModel
 from serve.logs import TRAIL, fields
 from serve.policy.difference import change_line, difference
-from serve.policy.document import Policy
 from serve.policy.entry import VersionedPolicy
 
 trail = logging.getLogger(TRAIL)
@@ -70,25 +68,13 @@ def _asked(request: Request, name: str, catalog: Catalog) -> dict[str, Any]:
     except UnknownModel:
         return {}
     asked: dict[str, Any] = {"model": classifier.name}
-    if isinstance(request.asked, ChangeRequest):
-        live = classifier.policy.current
-        asked["live_version"], asked["from_version"] = live.version, request.asked.version
-        asked["if_match"] = request.headers.get("if-match", "")[:_MAX_TAG_CHARS]
-        asked |= _wanted(request.asked, live.policy)
-    return asked
-
-
-def _wanted(asked: ChangeRequest, live: Policy) -> dict[str, Any]:
-    """Return what would have become of the live policy."""
-    if isinstance(asked, PolicyRollback):
-        return {"to": asked.to}
-    shown = live.model_dump(mode="json", exclude_none=True)
-    if isinstance(asked, PolicyPatch):
-        wanted = asked.merged(live)
-    elif isinstance(asked, PolicyUpdate):
-        wanted = asked.policy.model_dump(mode="json", exclude_none=True)
-    elif isinstance(asked, RolloutStart):
-        wanted = asked.changed(live).model_dump(mode="json", exclude_none=True)
-    else:
-        return {}
-    return {"changes": dict(islice(difference(shown, wanted).items(), _MAX_CHANGES))}
+    body, live = request.asked, classifier.policy.current
+    if not isinstance(body, PolicyEdit):
+        return asked
+    asked["live_version"], asked["from_version"] = live.version, body.version
+    asked["if_match"] = request.headers.get("if-match", "")[:_MAX_TAG_CHARS]
+    if isinstance(body, PolicyRollback):
+        return {**asked, "to": body.to}
+    shown = live.policy.model_dump(mode="json", exclude_none=True)
+    wanted = difference(shown, body.document(live.policy))
+    return {**asked, "changes": dict(islice(wanted.items(), _MAX_CHANGES))}

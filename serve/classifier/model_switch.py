@@ -57,7 +57,8 @@ class ModelSwitch:
         self._load, self._store, self._drain_s = load, store, drain_s
         self._threads = PolicyThreads()
         self._prepared: dict[tuple[str, str], _Prepared] = {}
-        self._working = asyncio.Lock()
+        # A bundle that is being loaded holds up nothing but other loads.
+        self._loading, self._following = asyncio.Lock(), asyncio.Lock()
         self._failed = 0, 0.0  # the version that could not be served, and when
 
     def begin(self) -> None:
@@ -155,16 +156,15 @@ class ModelSwitch:
         Raises:
             LoadFailed: it cannot be served.
         """
-        async with self._working:
-            sha256 = await asyncio.to_thread(_sha256_in, folder)
-            if sha256 and self._known(name, sha256):
-                await asyncio.to_thread(_verify, folder)
-            classifier = await self._obtain(name, folder, sha256, configured)
-            return classifier.bundle.sha256
+        sha256 = await asyncio.to_thread(_sha256_in, folder)
+        if sha256 and self._known(name, sha256):
+            await asyncio.to_thread(_verify, folder)
+        classifier = await self._obtain(name, folder, sha256, configured)
+        return classifier.bundle.sha256
 
     async def forget(self, name: str) -> None:
         """Give up what was prepared for a model."""
-        async with self._working:
+        async with self._following:
             for key in [key for key in self._prepared if key[0] == name]:
                 self._give_up(key)
 
@@ -175,7 +175,7 @@ class ModelSwitch:
             LoadFailed: one of its models cannot be served here; nothing has changed.
             Unavailable: the store does not answer.
         """
-        async with self._working:
+        async with self._following:
             found = await self.stored()
             if found.version != self.current.version:
                 await self._become(found)
@@ -184,7 +184,7 @@ class ModelSwitch:
     async def look(self) -> None:
         """Do what is due every few seconds: follow a newer set, and give up what none has."""
         late_s = time.monotonic() - _PREPARED_S
-        async with self._working:
+        async with self._following:
             for key in [key for key, each in self._prepared.items() if each.since_s < late_s]:
                 self._give_up(key)
         found = await self.newest()
@@ -231,16 +231,19 @@ class ModelSwitch:
         """Return a model that is served and runs, or that is prepared; otherwise load it."""
         if sha256 and (found := self._known(name, sha256)):
             return found
-        classifier = await asyncio.to_thread(self._load, name, folder, sha256)
-        try:
-            policies = self.catalog.configured if configured is None else configured
-            await self._threads.run(check_baseline, classifier, policies)
-        except OfframpError as error:
-            self.catalog.retire(classifier, 0.0)
-            raise LoadFailed(str(error)) from None
-        key = name, classifier.bundle.sha256
-        self._prepared[key] = _Prepared(classifier, time.monotonic())
-        return classifier
+        async with self._loading:
+            if sha256 and (found := self._known(name, sha256)):
+                return found
+            classifier = await asyncio.to_thread(self._load, name, folder, sha256)
+            try:
+                policies = self.catalog.configured if configured is None else configured
+                await self._threads.run(check_baseline, classifier, policies)
+            except OfframpError as error:
+                self.catalog.retire(classifier, 0.0)
+                raise LoadFailed(str(error)) from None
+            key = name, classifier.bundle.sha256
+            self._prepared[key] = _Prepared(classifier, time.monotonic())
+            return classifier
 
     def _known(self, name: str, sha256: str) -> Classifier | None:
         for each in self.catalog:

@@ -57,10 +57,6 @@ def start(
     audit_share: Annotated[
         float, typer.Option(help="Share of texts to audit, at least.")
     ] = _DEFAULTS["audit_share"],
-    by: Annotated[
-        str, typer.Option(help="Who follows: a share of each key, or request.")
-    ] = _DEFAULTS["by"],
-    delta: Annotated[float, typer.Option(help="Chance of a wrong verdict.")] = _DEFAULTS["delta"],
     version: Based = None,
     why: Why = None,
 ) -> None:
@@ -70,7 +66,7 @@ def start(
     plan = {
         "bounds": _bounds(bounds), "steps": _percents(steps), "hold_s": hold_s,
         "min_answers": min_answers, "on_inconclusive": on_inconclusive,
-        "audit_share": audit_share, "by": by, "delta": delta,
+        "audit_share": audit_share,
     }  # fmt: skip
     candidate = read_candidate(changes, file)
     answer = remote.send("POST", "/rollout", **candidate, **plan, version=version, why=why)

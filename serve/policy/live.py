@@ -119,6 +119,12 @@ class LivePolicy:
         """What keeps the newest stored policy from applying as it is written; empty if nothing."""
         return self.unfollowed or "; ".join(map(str, self.live.applied.unkept.values()))
 
+    @property
+    def rollout(self) -> Rollout | None:
+        """The rollout that runs, or else the last one that is kept."""
+        entries = (kept.entry for kept in reversed(self.history))
+        return next((entry.rollout for entry in entries if entry.rollout), None)
+
     def version(self, number: int) -> Kept:
         """Return a version that is kept.
 

@@ -23,9 +23,6 @@ _FROZEN: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_
 _MAX_STEPS: Final = 20
 _MAX_HOLD_S: Final = 30 * 86_400.0
 _MAX_ANSWERS: Final = 10**9
-# From here on most intervals hold no truth, and below the other nothing is ever told.
-_NO_DELTA: Final = 0.5
-_MIN_DELTA: Final = 1e-9
 
 
 class ArmOf(NamedTuple):
@@ -85,56 +82,70 @@ def _ascending(steps: tuple[float, ...]) -> tuple[float, ...]:
 
 
 class Plan(BaseModel):
-    """How a rollout goes.
-
-    Attributes:
-        steps: percent of the requests that follow the candidate, one step after the other. After
-            the last one, whatever it is, the candidate becomes the policy.
-        hold_s: least seconds of each step.
-        min_answers: least answers of the candidate in each step.
-        bounds: what the candidate's answers must keep.
-        on_inconclusive: what follows a step after which the answers do not tell yet.
-        audit_share: share of both arms' texts that are audited, at least.
-        by: what decides who follows the candidate if no header does.
-        delta: probability that a verdict is ever wrong.
-    """
+    """How a rollout goes."""
 
     model_config = _FROZEN
 
     steps: Annotated[
         tuple[Annotated[float, Field(gt=0, le=100)], ...],
-        Field(min_length=1, max_length=_MAX_STEPS, strict=False),
+        Field(
+            min_length=1,
+            max_length=_MAX_STEPS,
+            strict=False,
+            description="Percent of the requests that follow the candidate, one step after the "
+            "other. After the last one, whatever it is, the candidate becomes the policy.",
+        ),
         AfterValidator(_ascending),
     ] = (5.0, 25.0, 50.0, 100.0)
-    hold_s: Annotated[float, Field(ge=0, le=_MAX_HOLD_S)] = 600.0
-    min_answers: Annotated[int, Field(ge=1, le=_MAX_ANSWERS)] = 1000
-    bounds: Bounds
-    on_inconclusive: Next = "pause"
-    audit_share: Annotated[float, Field(gt=0, le=1)] = 0.2
-    by: Literal["key", "request"] = "key"
-    delta: Annotated[float, Field(ge=_MIN_DELTA, lt=_NO_DELTA)] = 0.05
+    hold_s: float = Field(
+        default=600.0, ge=0, le=_MAX_HOLD_S, description="Least seconds of each step."
+    )
+    min_answers: int = Field(
+        default=1000,
+        ge=1,
+        le=_MAX_ANSWERS,
+        description="Least answers of the candidate in each step.",
+    )
+    bounds: Bounds = Field(description="What the candidate's answers must keep.")
+    on_inconclusive: Next = Field(
+        default="pause",
+        description="What follows a step after which the answers do not tell yet.",
+    )
+    audit_share: float = Field(
+        default=0.2,
+        gt=0,
+        le=1,
+        description="Least share of the texts of both arms that are audited.",
+    )
 
 
-class Rollout(Plan):
+class PublicRollout(Plan):
+    """What clients are told of a rollout."""
+
+    candidate: Policy = Field(description="The policy that a share of the requests follows.")
+    state: RolloutState = Field(
+        default="running", description="Whether the rollout runs, or how it has ended."
+    )
+    step: NonNegativeInt = Field(default=0, description="Index of the step.")
+    since: str = Field(description="When the step began, or was resumed, in UTC.")
+    why: str | None = Field(
+        default=None, description="The reason of the last pause or end, if there is one."
+    )
+
+
+class Rollout(PublicRollout):
     """A rollout that runs or has ended.
 
     Attributes:
         id: not told to clients, who could else choose their arm.
-        candidate: the policy that a share of the requests follows.
-        state: whether it runs, or how it has ended.
-        step: index of the step.
-        since: when the step began, or was resumed, in UTC.
         answered: answers of the candidate when the step began.
-        why: what the last change of it came from; None where that was given by no one.
     """
 
+    # Earlier releases have stored fields that are gone.
+    model_config = ConfigDict(extra="ignore")
+
     id: str
-    candidate: Policy
-    state: RolloutState = "running"
-    step: NonNegativeInt = 0
-    since: str
     answered: NonNegativeInt = 0
-    why: str | None = None
 
     @classmethod
     def of(cls, plan: Plan, candidate: Policy, now: str) -> "Rollout":

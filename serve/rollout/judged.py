@@ -5,7 +5,7 @@ All figures are of the whole rollout, not of its step alone, and of the arms in 
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,44 +16,87 @@ from serve.policy.rollout import Arm, Rollout
 Verdict = Literal["successful", "failed", "inconclusive"]
 # Of a p99: at most so many may be slower.
 SLOW_SHARE: Final = 0.01
+# Probability that any verdict on a rollout is ever wrong.
+DELTA: Final = 0.05
 _ARMS: Final[tuple[Arm, ...]] = ("live", "candidate")
 
 
-class Figure(NamedTuple):
-    """A share or a mean, and bounds of the true one; None of nothing."""
+class Interval(BaseModel):
+    """Bounds of a true value that hold at all times at once."""
 
-    value: float | None
+    model_config = ConfigDict(frozen=True)
+
     low: float
     high: float
 
 
-class ArmQuality(BaseModel):
-    """What one arm has answered."""
+class MeanLayers(Interval):
+    """Mean exit layer."""
+
+    mean: float | None = None
+
+
+class Rate(Interval):
+    """A share of texts or requests."""
+
+    rate: float | None = None
+
+
+class Disagreement(Rate):
+    """Audited texts whose answer is another one at full depth."""
+
+    audits: int
+    differ: int
+    skipped: int = Field(description="Drawn texts that were not audited: the server was busy.")
+
+
+class Slow(Rate):
+    """Requests that took longer than the bound `p99_ms`, or whose deadline has passed.
+
+    A client that has left without an answer counts if it has waited longer than the bound.
+    """
+
+    over: int
+
+
+class ErrorRate(Rate):
+    """Requests that failed, or that the arm's policy refused."""
+
+
+class ArmReport(BaseModel):
+    """What one arm has answered, in all replicas and since the rollout began."""
 
     model_config = ConfigDict(frozen=True)
 
+    answers: int = Field(description="Texts that were answered, or windows of them.")
     requests: int = Field(
         description="Requests that were answered, that failed, or that the arm's policy refused."
     )
-    errors: int = Field(description="Of them, those that were not answered.")
-    answers: int = Field(description="Texts that were answered, or windows of them.")
-    share: float | None = Field(description="This arm's share of the requests of both arms.")
-    audits: int
-    differ: int
-    skipped: int
-    timed: int = Field(
-        description="Requests that were answered, whose deadline has passed, or whose clients have "
-        "left after `p99_ms`."
+    errors: int = Field(description="Of the requests, those that were not answered.")
+    share: float | None = Field(
+        default=None, description="This arm's share of the requests of both arms."
     )
-    over: int = Field(description="Of them, those that took longer than `p99_ms`.")
-    p99_ms: float | None = Field(description="Of answered requests, to a tenth of it.")
+    layers: MeanLayers
+    disagreement: Disagreement
+    p99_ms: float | None = Field(
+        default=None,
+        description="Of answered requests, to a tenth of it. No bound is judged by it.",
+    )
+    slow: Slow | None = Field(default=None, description="Only with the bound `p99_ms`.")
+    error_rate: ErrorRate
     exits: dict[int, int] = Field(description="Answers by exit layer.")
-    figures: dict[str, Figure] = Field(
-        description="`disagreement`, `p99_ms` (share that is slower), `layers` and `errors`."
-    )
     verdicts: dict[str, Verdict] = Field(
-        description="The verdict on each bound; the live arm has none."
+        default={}, description="The verdict on each bound; the live arm has none."
     )
+
+    def figure(self, bound: str) -> tuple[float | None, Interval]:
+        """Return what was found of a bound: the value, None of nothing, and its interval."""
+        if bound == "layers":
+            return self.layers.mean, self.layers
+        found = {"disagreement": self.disagreement, "p99_ms": self.slow, "errors": self.error_rate}
+        rate = found[bound]
+        assert rate is not None
+        return rate.rate, rate
 
 
 class Judged(NamedTuple):
@@ -64,14 +107,14 @@ class Judged(NamedTuple):
         verdict: of all bounds together.
     """
 
-    arms: Mapping[Arm, ArmQuality]
+    arms: dict[Arm, ArmReport]
     verdict: Verdict
 
     @property
     def unknown(self) -> bool:
         """Whether nothing at all is known of some bound, such as before the first audit."""
         candidate = self.arms["candidate"]
-        return any(candidate.figures[name].value is None for name in candidate.verdicts)
+        return any(candidate.figure(bound)[0] is None for bound in candidate.verdicts)
 
     @property
     def answered(self) -> int:
@@ -82,67 +125,67 @@ class Judged(NamedTuple):
 def judge(rollout: Rollout, counts: AuditCounts, exits: Sequence[int]) -> Judged:
     """Judge a rollout.
 
-    Each bound has its part of the rollout's delta, so that the chance of any wrong verdict, ever,
-    is at most delta.
+    Each bound has its part of `DELTA`, so that this is the chance of any wrong verdict, ever.
 
     Args:
         rollout: what is judged.
         counts: of all replicas.
         exits: layers of the model's exits, ascending.
     """
-    known = dict(counts)
+    known, bounds = dict(counts), rollout.bounds.given
     tallies: dict[Arm, Tally] = {
         name: known.get(AuditKey.of_arm(rollout.arm(name)), Tally(since="")) for name in _ARMS
     }
-    traffic = {name: tally.traffic or Traffic() for name, tally in tallies.items()}
-    total = sum(each.requests for each in traffic.values())
-    arms: dict[Arm, ArmQuality] = {}
-    for name, tally in tallies.items():
-        own = traffic[name]
-        figures = _figures(tally, own, exits, rollout.delta / len(rollout.bounds.given))
-        bounds = rollout.bounds.given if name == "candidate" else {}
-        arms[name] = ArmQuality(
-            requests=own.requests, errors=own.errors, answers=sum(own.exits.values()),
-            share=own.requests / total if total else None,
-            audits=tally.audited, differ=tally.differ, skipped=tally.skipped,
-            timed=own.timed, over=own.slow, p99_ms=_p99(own.times),
-            exits=dict(sorted(own.exits.items())), figures=figures,
-            verdicts={each: _verdict(figures[each], each, bound) for each, bound in bounds.items()},
-        )  # fmt: skip
-    return Judged(arms, _worst(arms["candidate"].verdicts))
-
-
-def _figures(
-    tally: Tally, traffic: Traffic, exits: Sequence[int], delta: float
-) -> dict[str, Figure]:
-    return {
-        "disagreement": _share(tally.differ, tally.audited, delta),
-        "p99_ms": _share(traffic.slow, traffic.timed, delta),
-        "layers": _layers(traffic.exits, exits, delta),
-        "errors": _share(traffic.errors, traffic.requests, delta),
+    total = sum(each.traffic.requests for each in tallies.values() if each.traffic)
+    delta = DELTA / len(bounds)
+    arms = {
+        name: _report(tally, total, "p99_ms" in bounds, exits, delta)
+        for name, tally in tallies.items()
     }
+    candidate = arms["candidate"]
+    verdicts = {name: _verdict(candidate, name, bound) for name, bound in bounds.items()}
+    arms["candidate"] = candidate.model_copy(update={"verdicts": verdicts})
+    return Judged(arms, _worst(verdicts))
 
 
-def _share(part: int, whole: int, delta: float) -> Figure:
+def _report(tally: Tally, total: int, timed: bool, exits: Sequence[int], delta: float) -> ArmReport:
+    own = tally.traffic or Traffic()
+    audits = {"audits": tally.audited, "differ": tally.differ, "skipped": tally.skipped}
+    return ArmReport(
+        answers=sum(own.exits.values()),
+        requests=own.requests,
+        errors=own.errors,
+        share=own.requests / total if total else None,
+        layers=_layers(own.exits, exits, delta),
+        disagreement=Disagreement(**audits, **_rate(tally.differ, tally.audited, delta)),
+        p99_ms=_p99(own.times),
+        slow=Slow(over=own.slow, **_rate(own.slow, own.timed, delta)) if timed else None,
+        error_rate=ErrorRate(**_rate(own.errors, own.requests, delta)),
+        exits=dict(sorted(own.exits.items())),
+    )
+
+
+def _rate(part: int, whole: int, delta: float) -> dict[str, Any]:
     low, high = confidence_sequence(part, whole, delta, RARE)
-    return Figure(part / whole if whole else None, low, high)
+    return {"rate": part / whole if whole else None, "low": low, "high": high}
 
 
-def _layers(found: Mapping[int, int], exits: Sequence[int], delta: float) -> Figure:
+def _layers(found: Mapping[int, int], exits: Sequence[int], delta: float) -> MeanLayers:
     """Return the mean exit layer, as the mean of values from 0 (first exit) to 1 (last)."""
     # An earlier rollout may be of a bundle that had other exits.
     number, layers = sum(found.values()), {*exits, *found}
     first, span = min(layers), max(layers) - min(layers)
     if not span:
-        return Figure(float(first), float(first), float(first))
+        return MeanLayers(mean=float(first), low=float(first), high=float(first))
     above = sum(number * (layer - first) for layer, number in found.items()) / span
     low, high = confidence_sequence(above, number, delta, ANY)
     mean = first + span * above / number if number else None
-    return Figure(mean, first + span * low, first + span * high)
+    return MeanLayers(mean=mean, low=first + span * low, high=first + span * high)
 
 
-def _verdict(found: Figure, name: str, bound: float) -> Verdict:
+def _verdict(arm: ArmReport, name: str, bound: float) -> Verdict:
     most = SLOW_SHARE if name == "p99_ms" else bound
+    _, found = arm.figure(name)
     if found.low > most:
         return "failed"
     return "successful" if found.high <= most else "inconclusive"

@@ -4,7 +4,7 @@ from typing import Final
 
 from serve.errors import RolloutConflict
 from serve.policy.document import Policy
-from serve.policy.entry import RolloutAction, VersionedPolicy, now
+from serve.policy.entry import Action, VersionedPolicy, now
 from serve.policy.live import Wanted
 from serve.policy.rollout import Plan, Rollout, RolloutState
 
@@ -25,7 +25,7 @@ def started(entry: VersionedPolicy, plan: Plan, candidate: Policy) -> Wanted:
     return Wanted(entry.policy, Rollout.of(plan, candidate, now()))
 
 
-def moved(entry: VersionedPolicy, action: RolloutAction, answered: int, why: str | None) -> Wanted:
+def moved(entry: VersionedPolicy, action: Action, answered: int, why: str | None) -> Wanted:
     """Move the rollout that runs.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from serve.audits.counts import AuditKey, Tally, counts_of_all
+from serve.audits.counts import AuditCounts, AuditKey, Tally, counts_of_all
 from serve.audits.webhook import Webhook
 from serve.errors import VersionConflict
 from serve.policy.entry import Change, RolloutAction, now
@@ -28,7 +28,7 @@ Count = Callable[[AuditKey, Tally], None]
 
 
 class RolloutWatch:
-    """AuditCounts the arms of one model's rollout in this replica, and moves it by those of all."""
+    """Counts the arms of one model's rollout in this replica, and moves it by those of all."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class RolloutWatch:
     ) -> None:
         """Take the model's policy and exit layers, and where all replicas count."""
         self._model, self._policy, self._exits, self._count = model, policy, exits, count
-        self._store = store
+        self._store, self._counts = store, AuditCounts()
         self._traffic: dict[ArmOf, ArmTraffic] = {}
         self._webhook = Webhook()
         self._looked_s = -math.inf
@@ -71,7 +71,12 @@ class RolloutWatch:
         Raises:
             Unavailable: the store does not answer.
         """
-        return judge(rollout, counts_of_all(self._model, self._store), self._exits)
+        self._counts = counts_of_all(self._model, self._store)
+        return self.latest(rollout)
+
+    def latest(self, rollout: Rollout) -> Judged:
+        """Judge a rollout by the counts that were read last."""
+        return judge(rollout, self._counts, self._exits)
 
     def look(self) -> None:
         """Judge the rollout that runs, if any, and make the move that follows.
@@ -80,10 +85,12 @@ class RolloutWatch:
             Unavailable: the store does not answer.
         """
         entry = self._policy.refresh()
+        if self._policy.rollout is None:
+            return
+        judged = self.judge(self._policy.rollout)  # also one that has ended, which may be shown
         # One whose stored policy cannot be followed here has not judged what others follow.
         if entry.running is None or self._policy.unfollowed:
             return
-        judged = self.judge(entry.running)
         if due := _due(entry.running, judged, now()):
             action, why = due
             move = partial(moved, action=action, answered=judged.answered, why=why)
@@ -123,7 +130,7 @@ def _findings(rollout: Rollout, judged: Judged) -> str:
     """Say of each bound what was found, for people."""
     arm, said = judged.arms["candidate"], []
     for name, bound in rollout.bounds.given.items():
-        found = arm.figures[name]
+        _, found = arm.figure(name)
         if name == "layers":
             what = f"mean exit layer {found.low:.3g} to {found.high:.3g}, at most {bound:g}"
         else:

@@ -6,7 +6,7 @@ from serve.api.body import check_query, media_type, not_json, read_bytes, read_j
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
 from serve.api.finished import to_its_end
-from serve.api.model_changes import Asker, Changed, ModelChanges
+from serve.api.model_changes import Asker, ModelChanges, ModelsChanged
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
@@ -14,10 +14,9 @@ from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.model_changes import (
     Aliases,
     AliasMove,
-    AliasRemoval,
     ModelLoad,
     ModelsChange,
-    ModelUnload,
+    ModelsReason,
 )
 from serve.errors import NotSupported
 
@@ -67,7 +66,7 @@ async def load(context: AppContext, request: Request, body: ModelLoad) -> Respon
     return await _made(request, changes_of(context).load(name, body.bundle, asker))
 
 
-async def unload(context: AppContext, request: Request, body: ModelUnload) -> Response:
+async def unload(context: AppContext, request: Request, body: ModelsReason) -> Response:
     """Serve a model no more, in every replica; requests that it has taken are answered."""
     asker, name = Asker(request, body.reason), request.params["model"]
     return await _made(request, changes_of(context).unload(name, asker))
@@ -79,14 +78,14 @@ async def move_alias(context: AppContext, request: Request, body: AliasMove) -> 
     return await _made(request, changes_of(context).move_alias(alias, body.model, asker))
 
 
-async def remove_alias(context: AppContext, request: Request, body: AliasRemoval) -> Response:
+async def remove_alias(context: AppContext, request: Request, body: ModelsReason) -> Response:
     """Remove an alias, in every replica; the model that it names stays."""
     asker, alias = Asker(request, body.reason), request.params["alias"]
     return await _made(request, changes_of(context).move_alias(alias, None, asker))
 
 
 async def _made(request: Request, change: Any) -> Response:
-    changed: Changed = await to_its_end(request, change)
+    changed: ModelsChanged = await to_its_end(request, change)
     return json_response(ModelsChange.of(changed), exclude_none=True)
 
 
@@ -109,8 +108,8 @@ _MODEL: Final = "/v1/models/{model}"
 _ALIAS: Final = "/v1/aliases/{alias}"
 ROUTES: Final = (
     Route("POST", f"{_MODEL}/load", load, "admin", ModelLoad, _read, documented=_OPTIONAL),
-    Route("POST", f"{_MODEL}/unload", unload, "admin", ModelUnload, _read, documented=_OPTIONAL),
+    Route("POST", f"{_MODEL}/unload", unload, "admin", ModelsReason, _read, documented=_OPTIONAL),
     Route("PUT", _ALIAS, move_alias, "admin", AliasMove, documented=_CHANGE),
-    Route("DELETE", _ALIAS, remove_alias, "admin", AliasRemoval, _read, documented=_OPTIONAL),
+    Route("DELETE", _ALIAS, remove_alias, "admin", ModelsReason, _read, documented=_OPTIONAL),
     Route("GET", "/v1/aliases", list_aliases, "admin", documented=_LIST),
 )

@@ -1,14 +1,12 @@
 """The live policy of a model."""
 
-from functools import partial
 from typing import Any, Final
 
 from serve.api.body import read_patch
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
-from serve.api.finished import to_its_end
-from serve.api.precondition import read_precondition, tag_of
-from serve.api.replicas import Ack, Refreshed
+from serve.api.policy_change import change_policy
+from serve.api.precondition import tag_of
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
@@ -21,13 +19,11 @@ from serve.api.schemas.policy import (
     PolicyReport,
     PolicyRollback,
     PolicyUpdate,
-    ReplicaAck,
     ResolvedExit,
 )
-from serve.api.trail import note_change
 from serve.policy.applied import AppliedPolicy
 from serve.policy.difference import changes
-from serve.policy.entry import ANONYMOUS, Action, Change, VersionedPolicy
+from serve.policy.entry import Action, VersionedPolicy
 
 
 async def show_policy(context: AppContext, request: Request) -> Response:
@@ -108,22 +104,7 @@ ROUTES: Final = (
 async def _change(
     context: AppContext, request: Request, body: PolicyEdit, action: Action
 ) -> Response:
-    request.asked = body
-    return await to_its_end(request, _changed(context, request, body, action))
-
-
-async def _changed(
-    context: AppContext, request: Request, body: PolicyEdit, action: Action
-) -> Response:
-    classifier = named_model(context, request)
-    condition, live = read_precondition(request.headers, body), classifier.policy
-    change = Change(request.client.name or ANONYMOUS, body.why, action)
-    made = await context.policy_threads.change(
-        partial(condition.change, live, partial(body.wanted, live), change)
-    )
-    old, new, applied = made
-    note_change(request, old, new)
-    refreshed = await context.replicas.refresh_policy(classifier.name)
+    classifier, (old, new, applied), refreshed = await change_policy(context, request, body, action)
     shown = PolicyChange(
         model=classifier.name,
         **PolicyChange.fields_of(new),
@@ -133,7 +114,7 @@ async def _changed(
         changes=changes(old.policy, new.policy),
         dropped_profiles=sorted(old.policy.profiles.keys() - new.policy.profiles.keys()),
         dropped_limits=sorted(_limits(old) - _limits(new)),
-        **followers(refreshed, new.version),
+        **PolicyChange.followers(refreshed, new.version),
     )
     return json_response(shown, {"ETag": tag_of(new.version)}, exclude_none=True)
 
@@ -141,21 +122,6 @@ async def _changed(
 def _limits(entry: VersionedPolicy) -> set[str]:
     """Return the names of the limits that a policy sets."""
     return set(entry.policy.limits.model_dump(exclude_none=True, exclude_defaults=True))
-
-
-def followers(refreshed: Refreshed, version: int) -> dict[str, Any]:
-    """Return which replicas apply a version, and which do not, as `PolicyChange` shows them."""
-    refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < version]
-    return {
-        "replicas": [_acknowledged(ack) for ack in refreshed.acks if ack.version >= version],
-        "refused": refused,
-        "unconfirmed": refreshed.unconfirmed + len(refused),
-        "missing": list(refreshed.missing),
-    }
-
-
-def _acknowledged(ack: Ack) -> ReplicaAck:
-    return ReplicaAck(replica=ack.replica, version=ack.version, problem=ack.problem or None)
 
 
 def _resolved(applied: AppliedPolicy) -> dict[str, ResolvedExit]:

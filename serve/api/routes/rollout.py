@@ -1,32 +1,25 @@
 """Guarded rollouts of a model's policy."""
 
-from functools import partial
 from typing import Final
 
 from serve.api.context import AppContext
-from serve.api.finished import to_its_end
-from serve.api.precondition import Precondition, read_precondition, tag_of
+from serve.api.policy_change import change_policy
+from serve.api.precondition import tag_of
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
 from serve.api.routes.models import named_model
-from serve.api.routes.policy import change_errors, followers
+from serve.api.routes.policy import change_errors
 from serve.api.routes.policy_history import LOOK_ERRORS
-from serve.api.schemas.policy import ChangeRequest
+from serve.api.schemas.policy import Followers, PolicyEdit
 from serve.api.schemas.rollout import (
+    NoRollout,
     RolloutMove,
     RolloutMoved,
     RolloutReport,
     RolloutStart,
-    rollout_fields,
 )
-from serve.api.trail import note_change
-from serve.classifier.classifier import Classifier
-from serve.errors import InvalidRequest
-from serve.policy.entry import ANONYMOUS, Change, RolloutAction, now
-from serve.policy.live import Replacement
-from serve.rollout.moves import moved
-from serve.rollout.watch import too_early
+from serve.policy.entry import RolloutAction
 
 
 async def show_rollout(context: AppContext, request: Request) -> Response:
@@ -35,8 +28,8 @@ async def show_rollout(context: AppContext, request: Request) -> Response:
     The counts of other replicas are some seconds old at most.
     """
     classifier = named_model(context, request)
-    report = await context.policy_threads.change(partial(_report, classifier))
-    return json_response(report, exclude_none=True)
+    shown = RolloutReport.of(classifier) or NoRollout(model=classifier.name)
+    return json_response(shown, exclude_none=True)
 
 
 async def start_rollout(context: AppContext, request: Request, body: RolloutStart) -> Response:
@@ -70,7 +63,7 @@ async def abort_rollout(context: AppContext, request: Request, body: RolloutMove
 _PATH: Final = "/v1/models/{model}/policy/rollout"
 _SHOW: Final = {
     "tags": ["rollout"],
-    "response_model": RolloutReport,
+    "response_model": RolloutReport | NoRollout,
     "responses": {status: said for status, said in LOOK_ERRORS.items() if status != 422},
     "response_model_exclude_none": True,
 }
@@ -89,84 +82,10 @@ ROUTES: Final = (
 )
 
 
-def _check_bounds(classifier: Classifier, asked: RolloutStart) -> None:
-    """Refuse bounds that no answer of the model could break or keep.
-
-    Raises:
-        InvalidRequest: there is one.
-    """
-    layers, exits = asked.bounds.layers, classifier.traits.exits
-    if layers is not None and not exits[0] < layers < exits[-1]:
-        raise InvalidRequest(
-            f"bounds.layers: no candidate could ever break or keep {layers:g}, because texts leave "
-            f"at layer {exits[0]} at the earliest and {exits[-1]} at the latest; give a bound "
-            "between them, or leave it out"
-        )
-    if asked.bounds.disagreement is not None and not classifier.audits.compares:
-        raise InvalidRequest(
-            "bounds.disagreement: answers of this model cannot be audited, because it has one exit "
-            "alone, or no calibration that says when two values differ; leave this bound out"
-        )
-
-
-def _answered(classifier: Classifier) -> int:
-    """Return how many answers the candidate has given in all replicas."""
-    rollout = classifier.policy.refresh().running
-    return classifier.rollout.judge(rollout).answered if rollout else 0
-
-
 async def _move(
-    context: AppContext, request: Request, body: ChangeRequest, action: RolloutAction
+    context: AppContext, request: Request, body: PolicyEdit, action: RolloutAction
 ) -> Response:
-    request.asked = body
-    return await to_its_end(request, _moved(context, request, body, action))
-
-
-async def _moved(
-    context: AppContext, request: Request, body: ChangeRequest, action: RolloutAction
-) -> Response:
-    classifier = named_model(context, request)
-    condition = read_precondition(request.headers, body)
-    change = Change(request.client.name or ANONYMOUS, body.why, action)
-    old, new, _ = await context.policy_threads.change(
-        partial(_roll, classifier, condition, body, change, action)
-    )
-    note_change(request, old, new)
-    refreshed = await context.replicas.refresh_policy(classifier.name)
-    shown = dict(await context.policy_threads.run(_report, classifier))
-    shown_move = RolloutMoved(**shown, **followers(refreshed, new.version))
-    return json_response(shown_move, {"ETag": tag_of(new.version)}, exclude_none=True)
-
-
-def _roll(
-    classifier: Classifier,
-    condition: Precondition,
-    body: ChangeRequest,
-    change: Change,
-    action: RolloutAction,
-) -> Replacement:
-    """Start or move a rollout. May block."""
-    if isinstance(body, RolloutStart):
-        _check_bounds(classifier, body)
-        return condition.change(classifier.policy, body.started, change)
-    move = partial(moved, action=action, answered=_answered(classifier), why=body.why)
-    return condition.change(classifier.policy, move, change)
-
-
-def _report(classifier: Classifier) -> RolloutReport:
-    """Return what is shown of the newest rollout; may block."""
-    entries = [kept.entry for kept in reversed(classifier.policy.history)]
-    rollout = next((entry.rollout for entry in entries if entry.rollout), None)
-    if rollout is None:
-        return RolloutReport(model=classifier.name, state="none")
-    if rollout.active and not entries[0].running:  # by a replica that could not follow it
-        rollout = rollout.become("superseded", f"version {entries[0].version}")
-    own = [entry for entry in entries if entry.rollout and entry.rollout.id == rollout.id]
-    found = classifier.rollout.judge(rollout)
-    early = found.verdict != "failed" and too_early(rollout, found, now())
-    return RolloutReport(
-        model=classifier.name,
-        verdict="too early" if early and rollout.active else found.verdict,
-        ends_at=rollout.ends_at if rollout.state == "running" else None,
-        **rollout_fields(own, rollout, found),
-    )
+    classifier, made, refreshed = await change_policy(context, request, body, action)
+    version = made.new.version
+    shown = RolloutMoved.of(classifier, **Followers.followers(refreshed, version))
+    return json_response(shown, {"ETag": tag_of(version)}, exclude_none=True)

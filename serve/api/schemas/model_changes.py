@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from serve.api.model_changes import Changed
+from serve.api.model_changes import ModelsChanged
 from serve.api.schemas.base import RequestModel, SparseModel
-from serve.api.schemas.policy import ReplicaAck, Why
+from serve.api.schemas.policy import Followers, Why
 from serve.policy.model_set import Alias, ModelSet, SetChange
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
@@ -24,8 +24,8 @@ class ModelLoad(RequestModel):
     reason: Why | None = Field(default=None, description="For the history.")
 
 
-class ModelUnload(RequestModel):
-    """Why a model is to be served no more."""
+class ModelsReason(RequestModel):
+    """Why a model is to be served no more, or an alias is to be removed."""
 
     reason: Why | None = Field(default=None, description="For the history.")
 
@@ -37,42 +37,22 @@ class AliasMove(RequestModel):
     reason: Why | None = Field(default=None, description="For the history.")
 
 
-class AliasRemoval(RequestModel):
-    """Why a name is to stand for no model."""
-
-    reason: Why | None = Field(default=None, description="For the history.")
-
-
-class ModelsChange(SparseModel):
+class ModelsChange(Followers):
     """The models after a change, and the replicas that serve them."""
 
     version: int = Field(description="Of the set of models and aliases; each change adds 1.")
     models: dict[str, str] = Field(description="The bundle of each model.")
     aliases: dict[str, str] = Field(description="The model that each alias names.")
-    replicas: list[ReplicaAck]
-    refused: list[ReplicaAck] = Field(
-        description="Replicas that cannot serve the set, and serve the one before; they try again."
-    )
-    unconfirmed: int = Field(description="Replicas that have not confirmed in time, or refused.")
-    missing: list[str]
 
     @classmethod
-    def of(cls, changed: Changed) -> "ModelsChange":
+    def of(cls, changed: ModelsChanged) -> "ModelsChange":
         """Return what is shown of a change."""
-        made, (acks, unconfirmed, missing) = changed
-        shown = [
-            ReplicaAck(replica=ack.replica, version=ack.version, problem=ack.problem or None)
-            for ack in acks
-        ]
-        refused = [ack for ack in shown if ack.version < made.version]
+        made, refreshed = changed
         return cls(
             version=made.version,
             models={name: bundle.name for name, bundle in made.models.items()},
             aliases={name: alias.model for name, alias in made.aliases.items()},
-            replicas=[ack for ack in shown if ack.version >= made.version],
-            refused=refused,
-            unconfirmed=unconfirmed + len(refused),
-            missing=list(missing),
+            **cls.followers(refreshed, made.version),
         )
 
 

@@ -6,14 +6,16 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
+from serve.api.replicas import Refreshed
 from serve.api.schemas.base import RequestModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
+from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import Policy, WholePolicy
 from serve.policy.entry import MAX_WHY_CHARS, Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate
-from serve.policy.live import LivePolicy, Wanted
+from serve.policy.live import Wanted
 from serve.policy.merge_patch import deeper_than, merge_patch
 from serve.policy.rollout import RolloutState
 from serve.validation import PRINTABLE, explain
@@ -145,6 +147,21 @@ class Followers(SparseModel):
         "just starting are among them.",
     )
 
+    @classmethod
+    def followers(cls, refreshed: Refreshed, version: int) -> dict[str, Any]:
+        """Return these fields of a version that was made."""
+        acks = [
+            ReplicaAck(replica=ack.replica, version=ack.version, problem=ack.problem or None)
+            for ack in refreshed.acks
+        ]
+        refused = [ack for ack in acks if ack.version < version]
+        return {
+            "replicas": [ack for ack in acks if ack.version >= version],
+            "refused": refused,
+            "unconfirmed": refreshed.unconfirmed + len(refused),
+            "missing": list(refreshed.missing),
+        }
+
 
 class PolicyChange(PolicyReport, Followers):
     """The new policy, and the replicas that apply it already."""
@@ -178,16 +195,19 @@ class ChangeRequest(RequestModel):
 
 
 class PolicyEdit(ChangeRequest, ABC):
-    """A request that says what the policy is to be."""
+    """A request for another policy, or for a move of a rollout."""
 
     @abstractmethod
-    def wanted(self, live: LivePolicy, entry: VersionedPolicy) -> Wanted:
-        """Return what it makes of the live version.
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
+        """Return what an action makes of a model's live version. May block.
 
         Raises:
-            InvalidRequest: it makes no policy.
-            UnknownVersion: the version that it names is not kept.
+            OfframpError: it cannot be made.
         """
+
+    def document(self, live: Policy) -> Any:
+        """Return the policy that is asked for, as JSON, whether it is one or not."""
+        return live.model_dump(mode="json", exclude_none=True)
 
 
 class PolicyUpdate(PolicyEdit):
@@ -215,8 +235,11 @@ class PolicyUpdate(PolicyEdit):
 
     policy: WholePolicy
 
-    def wanted(self, live: LivePolicy, entry: VersionedPolicy) -> Wanted:
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
         return Wanted(self.policy)
+
+    def document(self, live: Policy) -> Any:
+        return self.policy.model_dump(mode="json", exclude_none=True)
 
 
 class PolicyPatch(PolicyEdit):
@@ -242,14 +265,11 @@ class PolicyPatch(PolicyEdit):
             raise ValueError(f"nested more than {_MOST_LEVELS} levels deep; no policy is")
         return patch
 
-    def wanted(self, live: LivePolicy, entry: VersionedPolicy) -> Wanted:
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
         return Wanted(self.applied_to(entry.policy))
 
-    def merged(self, live: Policy) -> dict[str, Any]:
-        """Return the document that the patch makes of a policy; it may be none."""
-        document = live.model_dump(mode="json", exclude_none=True)
-        merged: dict[str, Any] = merge_patch(document, self.patch)
-        return merged
+    def document(self, live: Policy) -> Any:
+        return merge_patch(super().document(live), self.patch)
 
     def applied_to(self, live: Policy) -> Policy:
         """Return the policy that the patch makes of another one.
@@ -258,7 +278,7 @@ class PolicyPatch(PolicyEdit):
             InvalidRequest: it makes none.
         """
         try:
-            return PolicyUpdate.model_validate({"policy": self.merged(live)}).policy
+            return PolicyUpdate.model_validate({"policy": self.document(live)}).policy
         except ValidationError as error:
             raise InvalidRequest(explain(error)) from None
 
@@ -292,8 +312,8 @@ class PolicyRollback(PolicyEdit):
         "without the header `If-Match`, any may be.",
     )
 
-    def wanted(self, live: LivePolicy, entry: VersionedPolicy) -> Wanted:
-        return Wanted(live.version(self.to).entry.policy)
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
+        return Wanted(classifier.policy.version(self.to).entry.policy)
 
 
 class HistoryEntry(ShownEntry):

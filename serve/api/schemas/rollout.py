@@ -5,15 +5,17 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from serve.api.schemas.base import SparseModel
-from serve.api.schemas.policy import MAX_VERSION, ChangeRequest, Followers
+from serve.api.schemas.policy import MAX_VERSION, Followers, PolicyEdit
 from serve.api.schemas.policy import made_of as policy_made_of
+from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
 from serve.policy.document import Policy
-from serve.policy.entry import Action, VersionedPolicy
+from serve.policy.entry import Action, VersionedPolicy, now
 from serve.policy.live import Wanted
-from serve.policy.rollout import Arm, Bounds, Next, Plan, Rollout, RolloutState
-from serve.rollout.judged import ArmQuality, Judged, Verdict
-from serve.rollout.moves import started
+from serve.policy.rollout import Arm, Plan, PublicRollout, RolloutState
+from serve.rollout.judged import ArmReport, Verdict
+from serve.rollout.moves import moved, started
+from serve.rollout.watch import too_early
 
 _ANY_VERSION = Field(
     default=None,
@@ -24,7 +26,7 @@ _ANY_VERSION = Field(
 )
 
 
-class RolloutMove(ChangeRequest):
+class RolloutMove(PolicyEdit):
     """A move of the rollout that runs."""
 
     needs_version: ClassVar[bool] = False
@@ -32,8 +34,13 @@ class RolloutMove(ChangeRequest):
 
     version: int | None = _ANY_VERSION
 
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
+        watch, rollout = classifier.rollout, entry.running
+        answered = watch.judge(rollout).answered if rollout else 0
+        return moved(entry, action, answered, self.why)
 
-class RolloutStart(Plan, ChangeRequest):
+
+class RolloutStart(Plan, PolicyEdit):
     """A candidate, and how a share of the requests comes to follow it."""
 
     needs_version: ClassVar[bool] = False
@@ -66,116 +73,41 @@ class RolloutStart(Plan, ChangeRequest):
             raise ValueError("send a policy, or else a patch of the live one")
         return self
 
-    def started(self, entry: VersionedPolicy) -> Wanted:
-        """Return what starts on the live version.
-
-        Raises:
-            InvalidRequest: there is no candidate.
-            RolloutConflict: a rollout runs.
-        """
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
+        self._check_bounds(classifier)
         plan = Plan.model_validate({name: getattr(self, name) for name in Plan.model_fields})
-        return started(entry, plan, self.candidate(entry.policy))
+        return started(entry, plan, self._candidate(entry.policy))
 
-    def candidate(self, live: Policy) -> Policy:
-        """Return the candidate.
+    def document(self, live: Policy) -> Any:
+        try:
+            live = self._candidate(live)
+        except InvalidRequest:
+            pass  # it is told why
+        return super().document(live)
 
-        Raises:
-            InvalidRequest: there is none.
-        """
+    def _candidate(self, live: Policy) -> Policy:
         given = {name: getattr(self, name) for name in self.model_fields_set & {"policy", "patch"}}
         return policy_made_of(live, given)
 
-    def changed(self, live: Policy) -> Policy:
-        """Return the candidate; the policy itself where there is none."""
-        try:
-            return self.candidate(live)
-        except InvalidRequest:
-            return live
+    def _check_bounds(self, classifier: Classifier) -> None:
+        """Refuse bounds that no answer of the model could break or keep.
 
-
-class ShownInterval(SparseModel):
-    """Bounds of a true value that hold at all times at once."""
-
-    low: float
-    high: float
-
-
-class MeanLayers(ShownInterval):
-    """Mean exit layer."""
-
-    mean: float | None = None
-
-
-class Disagreement(ShownInterval):
-    """Audited texts whose answer is another one at full depth."""
-
-    audits: int
-    differ: int
-    skipped: int = Field(description="Drawn texts that were not audited: the server was busy.")
-    rate: float | None = None
-
-
-class Slow(ShownInterval):
-    """Requests that took longer than the bound `p99_ms`, or whose deadline has passed.
-
-    Of clients that have left without an answer, those count that have waited longer than the bound.
-    """
-
-    over: int
-    rate: float | None = None
-
-
-class ErrorRate(ShownInterval):
-    """Requests that failed, or that the arm's policy refused."""
-
-    rate: float | None = None
-
-
-class ArmReport(SparseModel):
-    """What one arm has answered, in all replicas and since the rollout began."""
-
-    answers: int = Field(description="Texts, or windows of them.")
-    requests: int
-    errors: int
-    share: float | None = Field(default=None, description="Of the requests of both arms.")
-    layers: MeanLayers
-    disagreement: Disagreement
-    p99_ms: float | None = Field(
-        default=None, description="To a tenth of it; no bound is judged by it."
-    )
-    slow: Slow | None = Field(default=None, description="Only with the bound `p99_ms`.")
-    error_rate: ErrorRate
-    exits: dict[int, int] = Field(description="Answers by exit layer.")
-    verdicts: dict[str, Verdict] = Field(
-        default={}, description="By bound; of the candidate alone."
-    )
-
-    @classmethod
-    def of(cls, arm: ArmQuality, bounds: Bounds) -> Self:
-        """Return what is shown of an arm."""
-
-        def rated(name: str) -> dict[str, Any]:
-            value, low, high = arm.figures[name]
-            return {"rate": value, "low": low, "high": high}
-
-        mean, low, high = arm.figures["layers"]
-        slow = Slow(over=arm.over, **rated("p99_ms")) if bounds.p99_ms is not None else None
-        same = {
-            name: getattr(arm, name)
-            for name in ("answers", "requests", "errors", "share", "p99_ms", "exits", "verdicts")
-        }
-        audits: dict[str, Any] = {
-            "audits": arm.audits,
-            "differ": arm.differ,
-            "skipped": arm.skipped,
-        }
-        return cls(
-            layers=MeanLayers(mean=mean, low=low, high=high),
-            disagreement=Disagreement(**audits, **rated("disagreement")),
-            slow=slow,
-            error_rate=ErrorRate(**rated("errors")),
-            **same,
-        )
+        Raises:
+            InvalidRequest: there is one.
+        """
+        layers, exits = self.bounds.layers, classifier.traits.exits
+        if layers is not None and not exits[0] < layers < exits[-1]:
+            raise InvalidRequest(
+                f"bounds.layers: no candidate could ever break or keep {layers:g}, because texts "
+                f"leave at layer {exits[0]} at the earliest and {exits[-1]} at the latest; give a "
+                "bound between them, or leave it out"
+            )
+        if self.bounds.disagreement is not None and not classifier.audits.compares:
+            raise InvalidRequest(
+                "bounds.disagreement: answers of this model cannot be audited, because it has one "
+                "exit alone, or no calibration that says when two values differ; leave this bound "
+                "out"
+            )
 
 
 class RolloutEntry(SparseModel):
@@ -189,71 +121,70 @@ class RolloutEntry(SparseModel):
     percent: float
     why: str | None = None
 
+    @classmethod
+    def of(cls, entry: VersionedPolicy) -> Self:
+        """Return what is shown of a version that has a rollout."""
+        rollout = entry.rollout
+        assert rollout is not None
+        return cls(
+            **{name: getattr(entry, name) for name in ("version", "at", "by", "action")},
+            state=rollout.state,
+            percent=rollout.percent,
+            why=entry.why or rollout.why,
+        )
 
-class RolloutReport(SparseModel):
+
+class NoRollout(SparseModel):
+    """There was no rollout, as far as versions are kept."""
+
+    model: str
+    state: Literal["none"] = "none"
+
+
+class RolloutReport(PublicRollout):
     """The rollout that runs, or else the last one that is kept."""
 
     model: str
-    state: RolloutState | Literal["none"] = Field(
-        description="`none` where there was no rollout; then there are no other fields."
+    version: int = Field(description="Of the policy, at its last move.")
+    percent: float = Field(
+        description="Share of the requests that follow the candidate. At the end 100 where it has "
+        "become the policy, else 0."
     )
-    why: str | None = None
-    version: int | None = Field(default=None, description="Of the policy, at its last move.")
-    candidate: Policy | None = None
-    steps: list[float] | None = None
-    step: int | None = Field(default=None, description="Index of the step.")
-    percent: float | None = Field(
-        default=None, description="Of the requests follow the candidate, or its policy at the end."
-    )
-    hold_s: float | None = None
-    min_answers: int | None = None
-    since: str | None = Field(default=None, description="When the step began, in UTC.")
     ends_at: str | None = Field(
         default=None, description="When the step is judged at the earliest, while it runs."
     )
-    bounds: Bounds | None = None
-    on_inconclusive: Next | None = None
-    audit_share: float | None = None
-    by: Literal["key", "request"] | None = None
-    delta: float | None = None
-    arms: dict[Arm, ArmReport] | None = None
-    verdict: Verdict | Literal["too early"] | None = Field(
-        default=None,
+    arms: dict[Arm, ArmReport]
+    verdict: Verdict | Literal["too early"] = Field(
         description="Of all bounds together. `too early`: no bound is broken, and the step has not "
-        "held long enough or has too few answers.",
+        "held long enough or has too few answers."
     )
-    history: list[RolloutEntry] | None = Field(default=None, description="Its moves, newest first.")
+    history: list[RolloutEntry] = Field(description="Its moves, newest first.")
+
+    @classmethod
+    def of(cls, classifier: Classifier, **further: Any) -> Self | None:
+        """Return what is shown of the newest rollout of a model's policy; None if there is none."""
+        policy = classifier.policy
+        rollout, newest = policy.rollout, policy.history[-1].entry
+        if rollout is None:
+            return None
+        if rollout.active and not newest.running:  # by a replica that could not follow it
+            rollout = rollout.become("superseded", f"version {newest.version}")
+        entries = [entry for entry, _ in reversed(policy.history)]
+        own = [entry for entry in entries if entry.rollout and entry.rollout.id == rollout.id]
+        found = classifier.rollout.latest(rollout)
+        early = found.verdict != "failed" and too_early(rollout, found, now())
+        return cls(
+            **{name: getattr(rollout, name) for name in PublicRollout.model_fields},
+            model=classifier.name,
+            version=own[0].version,
+            percent=rollout.percent,
+            ends_at=rollout.ends_at if rollout.state == "running" else None,
+            arms=found.arms,
+            verdict="too early" if early and rollout.active else found.verdict,
+            history=[RolloutEntry.of(entry) for entry in own],
+            **further,
+        )
 
 
 class RolloutMoved(RolloutReport, Followers):
     """A rollout after a move, and the replicas that follow it already."""
-
-
-def rollout_fields(
-    entries: list[VersionedPolicy], rollout: Rollout, found: Judged
-) -> dict[str, Any]:
-    """Return what is shown of a rollout.
-
-    Args:
-        entries: its moves, newest first.
-        rollout: as the newest has it.
-        found: what its arms have answered.
-    """
-    plan = {name: getattr(rollout, name) for name in Plan.model_fields}
-    own = ("state", "why", "candidate", "step", "percent", "since")
-    return {
-        **plan,
-        **{name: getattr(rollout, name) for name in own},
-        "steps": list(rollout.steps),
-        "version": entries[0].version,
-        "arms": {name: ArmReport.of(arm, rollout.bounds) for name, arm in found.arms.items()},
-        "history": [_shown(each) for each in entries],
-    }
-
-
-def _shown(entry: VersionedPolicy) -> RolloutEntry:
-    assert entry.rollout is not None
-    same = {name: getattr(entry, name) for name in ("version", "at", "by", "action")}
-    rollout = entry.rollout
-    why = entry.why or rollout.why
-    return RolloutEntry(state=rollout.state, percent=rollout.percent, why=why, **same)

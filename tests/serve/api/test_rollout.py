@@ -20,7 +20,7 @@ POLICY = "/v1/models/tiny/policy"
 PATH = f"{POLICY}/rollout"
 FIRST = {"default": {"rule": "layer", "layer": 1}}
 START: dict[str, Any] = {
-    "patch": FIRST, "steps": [50], "hold_s": 3600, "bounds": {"layers": 3}, "by": "request",
+    "patch": FIRST, "steps": [50], "hold_s": 3600, "bounds": {"layers": 3}
 }  # fmt: skip
 FLAG = {"flag": {"negative": 0.5}}
 TEXT = {"name": "TEXT", "shape": [1], "datatype": "BYTES"}
@@ -142,7 +142,8 @@ def test_server_without_a_rollout_says_nothing_of_arms(server: LiveServer) -> No
         ({"bounds": {"layers": 0}}, "bounds.layers: "),
         ({"bounds": {"layers": DEPTH}}, "bounds.layers: no candidate could ever break or keep"),
         ({"bounds": {"speed": 1}}, "bounds.speed: "),
-        ({"delta": 5e-324, "bounds": {"layers": 3, "errors": 0.1}}, "delta: "),
+        ({"delta": 0.1}, "delta: "),
+        ({"by": "key"}, "by: "),
         ({"steps": []}, "steps: "),
         ({"steps": [5, 5]}, "steps: each step must be larger than the one before"),
         ({"steps": [0.0]}, "steps[0]: "),
@@ -316,28 +317,21 @@ def test_guardrails_that_a_candidate_takes_away_are_its_errors(start_server: Sta
     assert until(lambda: server.http.get(PATH).json()["arms"]["candidate"]["errors"] == refusals)
 
 
-def test_keys_decide_who_follows_and_who_may_start(bundle_folder: Path, tmp_path: Path) -> None:
+def test_keys_decide_who_may_start_and_who_may_look(bundle_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
-    names = [("ops", "admin"), ("viewer", "read"), *((f"user{i}", "classify") for i in range(8))]
+    names = [("ops", "admin"), ("viewer", "read")]
     secrets = {
         name: new_key(Key(name=name, sha256="0" * 64, scopes=(scope,)), file)  # type: ignore[arg-type]
         for name, scope in names
     }
     headers = {name: {"Authorization": f"Bearer {secret}"} for name, secret in secrets.items()}
-    body = {name: value for name, value in START.items() if name != "by"}
     with serving_bundles(bundle_folder, keys=file) as server:
         post, get = server.http.post, server.http.get
-        assert post(PATH, json=body, headers=headers["viewer"]).status_code == 403
-        assert post(PATH, json=body, headers=headers["ops"]).status_code == 200
+        assert post(PATH, json=START, headers=headers["viewer"]).status_code == 403
+        assert post(PATH, json=START, headers=headers["ops"]).status_code == 200
         assert post(f"{PATH}/abort", json={}, headers=headers["viewer"]).status_code == 403
         assert get(PATH, headers=headers["viewer"]).json()["state"] == "running"
         assert get(PATH).status_code == 401
-        for name in list(secrets)[2:]:
-            found = {
-                post("/v1/classify", json={"inputs": "w1"}, headers=headers[name]).json()["arm"]
-                for _ in range(5)
-            }
-            assert len(found) == 1
 
 
 def test_trail_says_what_a_rollout_would_change_and_who_was_refused(

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.ray
 PATH = "/v1/models/tiny/policy/rollout"
 START: dict[str, Any] = {
     "policy": {"default": {"rule": "never"}}, "steps": [50], "hold_s": 3600,
-    "bounds": {"layers": 2}, "by": "request",
+    "bounds": {"layers": 2},
 }  # fmt: skip
 CLIENTS = [f"client {number}" for number in range(16)]
 

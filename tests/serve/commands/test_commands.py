@@ -64,7 +64,7 @@ def test_a_file_of_show_is_the_live_policy_until_it_is_edited(
     assert "threshold: 0.2\n" in here("policy", "show", "--document").said
 
 
-START = ("rollout", "start", "default={rule: layer, layer: 1}", "--layers", 3, "--by", "request")
+START = ("rollout", "start", "default={rule: layer, layer: 1}", "--layers", 3)
 
 
 @pytest.mark.parametrize(

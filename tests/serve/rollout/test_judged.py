@@ -26,7 +26,7 @@ def of_layers(found: dict[int, int], **plan: object) -> tuple[float, float]:
     counts = AuditCounts()
     traffic = Traffic(requests=sum(found.values()), exits=found)
     counts.add(AuditKey.of_arm(made.arm("candidate")), Tally(traffic=traffic))
-    figure = judge(made, counts, EXITS).arms["candidate"].figures["layers"]
+    figure = judge(made, counts, EXITS).arms["candidate"].layers
     return figure.low, figure.high
 
 
@@ -49,9 +49,9 @@ def test_bounds_of_mean_layers_hold_after_every_answer(shares: Sequence[float]) 
 
 def test_bounds_of_mean_layers_are_narrow_enough_to_decide() -> None:
     found = {1: 2000, 2: 1000, 4: 1000, 6: 1000}  # 2.8 layers
-    low, high = of_layers(found, delta=0.05)
+    low, high = of_layers(found)
     assert 2.5 < low < 2.8 < high < 3.1
-    deep_low, deep_high = of_layers({6: 1000}, delta=0.05)
+    deep_low, deep_high = of_layers({6: 1000})
     assert 5.9 < deep_low < deep_high == pytest.approx(6, abs=1e-6)
 
 
@@ -68,12 +68,14 @@ def test_few_answers_near_the_ends_of_a_deep_model_have_bounds(num_layers: int) 
 def test_nothing_is_decided_of_no_answers() -> None:
     judged = judge(rollout(bounds={"layers": 3, "disagreement": 0.1}), AuditCounts(), EXITS)
     assert judged.verdict == "inconclusive"
-    assert judged.arms["candidate"].figures["layers"][:] == (None, 1, pytest.approx(6))
+    layers = judged.arms["candidate"].layers
+    assert (layers.mean, layers.low, layers.high) == (None, 1, pytest.approx(6))
 
 
 def test_model_with_one_exit_has_one_depth() -> None:
     judged = judge(rollout(), AuditCounts(), (4,))
-    assert judged.arms["candidate"].figures["layers"][:] == (4, 4, 4)
+    layers = judged.arms["candidate"].layers
+    assert (layers.mean, layers.low, layers.high) == (4, 4, 4)
 
 
 def test_answers_of_a_bundle_with_other_exits_have_bounds() -> None:
@@ -81,19 +83,19 @@ def test_answers_of_a_bundle_with_other_exits_have_bounds() -> None:
     traffic = Traffic(requests=30, exits={1: 10, 6: 20})
     counts.add(AuditKey.of_arm(made.arm("candidate")), Tally(traffic=traffic))
     for exits in ((2, 4), (4,), (6, 12)):
-        mean, low, high = judge(made, counts, exits).arms["candidate"].figures["layers"]
-        assert mean is not None
-        assert 1 <= low < mean < high <= max(6, *exits)
+        layers = judge(made, counts, exits).arms["candidate"].layers
+        assert layers.mean is not None
+        assert 1 <= layers.low < layers.mean < layers.high <= max(6, *exits)
 
 
 def test_delta_is_shared_by_the_bounds() -> None:
-    both = rollout(bounds={"layers": 3, "errors": 0.1}, delta=0.08)
+    both = rollout(bounds={"layers": 3, "errors": 0.1})
     counts = AuditCounts()
     counts.add(
         AuditKey.of_arm(both.arm("candidate")), Tally(traffic=Traffic(requests=50, errors=5))
     )
-    found = judge(both, counts, EXITS).arms["candidate"].figures["errors"]
-    assert found[1:] == confidence_sequence(5, 50, 0.04, RARE)
+    found = judge(both, counts, EXITS).arms["candidate"].error_rate
+    assert (found.low, found.high) == confidence_sequence(5, 50, 0.025, RARE)
 
 
 def test_arms_of_an_earlier_rollout_say_nothing_of_this_one() -> None:
