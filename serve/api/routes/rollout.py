@@ -28,8 +28,10 @@ async def show_rollout(context: AppContext, request: Request) -> Response:
     The counts of other replicas are some seconds old at most.
     """
     classifier = named_model(context, request)
-    shown = RolloutReport.of(classifier) or NoRollout(model=classifier.name)
-    return json_response(shown, exclude_none=True)
+    rollout = classifier.policy.rollout
+    if rollout is None:
+        return json_response(NoRollout(model=classifier.name))
+    return json_response(RolloutReport.of(classifier, rollout), exclude_none=True)
 
 
 async def start_rollout(context: AppContext, request: Request, body: RolloutStart) -> Response:
@@ -86,6 +88,8 @@ async def _move(
     context: AppContext, request: Request, body: PolicyEdit, action: RolloutAction
 ) -> Response:
     classifier, made, refreshed = await change_policy(context, request, body, action)
-    version = made.new.version
-    shown = RolloutMoved.of(classifier, **Followers.followers(refreshed, version))
+    version, rollout = made.new.version, made.new.rollout
+    assert rollout is not None
+    followers = Followers.followers(refreshed, version)
+    shown = RolloutMoved.of(classifier, rollout, **followers)
     return json_response(shown, {"ETag": tag_of(version)}, exclude_none=True)

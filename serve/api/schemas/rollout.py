@@ -1,5 +1,6 @@
 """The JSON of rollouts."""
 
+from contextlib import suppress
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -12,7 +13,7 @@ from serve.errors import InvalidRequest
 from serve.policy.document import Policy
 from serve.policy.entry import Action, VersionedPolicy, now
 from serve.policy.live import Wanted
-from serve.policy.rollout import Arm, Plan, PublicRollout, RolloutState
+from serve.policy.rollout import Arm, Plan, PublicRollout, Rollout, RolloutState
 from serve.rollout.judged import ArmReport, Verdict
 from serve.rollout.moves import moved, started
 from serve.rollout.watch import too_early
@@ -79,10 +80,8 @@ class RolloutStart(Plan, PolicyEdit):
         return started(entry, plan, self._candidate(entry.policy))
 
     def document(self, live: Policy) -> Any:
-        try:
+        with suppress(InvalidRequest):  # the answer says why
             live = self._candidate(live)
-        except InvalidRequest:
-            pass  # it is told why
         return super().document(live)
 
     def _candidate(self, live: Policy) -> Policy:
@@ -161,12 +160,10 @@ class RolloutReport(PublicRollout):
     history: list[RolloutEntry] = Field(description="Its moves, newest first.")
 
     @classmethod
-    def of(cls, classifier: Classifier, **further: Any) -> Self | None:
-        """Return what is shown of the newest rollout of a model's policy; None if there is none."""
+    def of(cls, classifier: Classifier, rollout: Rollout, **further: Any) -> Self:
+        """Return what is shown of the newest rollout of a model's policy."""
         policy = classifier.policy
-        rollout, newest = policy.rollout, policy.history[-1].entry
-        if rollout is None:
-            return None
+        newest = policy.history[-1].entry
         if rollout.active and not newest.running:  # by a replica that could not follow it
             rollout = rollout.become("superseded", f"version {newest.version}")
         entries = [entry for entry, _ in reversed(policy.history)]

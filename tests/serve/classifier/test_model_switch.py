@@ -1,6 +1,7 @@
 """Replicas that share a store serve the same models: here two of them in one process."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ from serve.classifier.classifier import Classifier
 from serve.classifier.model_switch import ModelSwitch
 from serve.config import ServerConfig
 from serve.errors import LoadFailed, OfframpError, Unavailable
+<<<<<<< HEAD
+=======
+from serve.http.loading import assemble_served
+from serve.http.model_loader import ModelLoader
+>>>>>>> 7f55562f (Change policies, rollouts and models in one way)
 from serve.metrics.metrics import Metrics
 from serve.policy.database import Database
 from serve.policy.document import Policy
@@ -171,6 +177,29 @@ def test_change_of_the_policy_of_a_model_that_is_being_replaced_is_followed(
         assert (ack.version, new.current.version) == (made.version, made.version)
 
     run(folder, act)
+
+
+def test_alias_moves_while_a_bundle_is_being_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading, moved, load = threading.Event(), threading.Event(), ModelLoader.load
+
+    def slow(*arguments: Any) -> Classifier:
+        loading.set()
+        assert moved.wait(60)
+        return load(*arguments)
+
+    async def act(two: Two) -> None:
+        change = asyncio.create_task(two.changes.load("second", None, ASKER))
+        await asyncio.to_thread(loading.wait, 60)
+        await two.changes.move_alias("best", "first", ASKER)
+        assert [each.catalog.aliases.get("best") for each in two.switches] == ["first", "first"]
+        moved.set()
+        await change
+
+    monkeypatch.setattr(ModelLoader, "load", slow)
+    served = {"first": "first", "best": "first", "second": "second", "default": "first"}
+    assert run(folder, act).served == [served] * 2
 
 
 def test_replicas_with_different_bundles_of_a_name_load_neither(folder: Path) -> None:
