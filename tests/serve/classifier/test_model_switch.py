@@ -11,18 +11,13 @@ import pytest
 from serve.api.model_changes import Asker, ModelChanges
 from serve.api.replicas import Ack, OnlyReplica, Prepared, Refreshed
 from serve.api.request import Headers, Request
-from serve.assembly import assemble_served
+from serve.assembly import Assembly, assemble_served
 from serve.bundle.repository import Repository
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.classifier.model_switch import ModelSwitch
 from serve.config import ServerConfig
 from serve.errors import LoadFailed, OfframpError, Unavailable
-<<<<<<< HEAD
-=======
-from serve.http.loading import assemble_served
-from serve.http.model_loader import ModelLoader
->>>>>>> 7f55562f (Change policies, rollouts and models in one way)
 from serve.metrics.metrics import Metrics
 from serve.policy.database import Database
 from serve.policy.document import Policy
@@ -182,7 +177,7 @@ def test_change_of_the_policy_of_a_model_that_is_being_replaced_is_followed(
 def test_alias_moves_while_a_bundle_is_being_loaded(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loading, moved, load = threading.Event(), threading.Event(), ModelLoader.load
+    loading, moved, load = threading.Event(), threading.Event(), Assembly.load
 
     def slow(*arguments: Any) -> Classifier:
         loading.set()
@@ -197,7 +192,7 @@ def test_alias_moves_while_a_bundle_is_being_loaded(
         moved.set()
         await change
 
-    monkeypatch.setattr(ModelLoader, "load", slow)
+    monkeypatch.setattr(Assembly, "load", slow)
     served = {"first": "first", "best": "first", "second": "second", "default": "first"}
     assert run(folder, act).served == [served] * 2
 
