@@ -2,23 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from serve.audits.counts import DEGRADED, REQUEST, AuditKey, Seen, Tally
 from serve.audits.promise import Promise, promise_of
 from serve.audits.record import AuditRecord, RowLogits
+from serve.classifier.classified import Classified
 from serve.classifier.combined import combine
 from serve.classifier.comparing import Comparing, TextAnswer
 from serve.classifier.flagger import Flagger
-from serve.classifier.request import ModelRequest
-from serve.classifier.request_tokenizer import Texts
-from serve.classifier.windowed import Answered
 from serve.engine.audit_rows import EveryExit
 from serve.engine.row import Answer
 from serve.engine.runner import Ids
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import DEFAULT
-from serve.policy.live import Live
 from serve.policy.windows import Windows
 from serve.rules.reason import Reason
 from serve.tokenization.entities import Aggregation
@@ -117,78 +112,57 @@ class AuditedText:
         return self.decided if self.decided in flagged else next(iter(flagged), None)
 
 
-class AuditedRequest(NamedTuple):
-    """An answered request of which a text is drawn.
+def audited_text(done: Classified, place: int, comparing: Comparing) -> AuditedText:
+    """Return one of a request's texts; the result holds no characters of it."""
+    text, answer = done.texts[place], done.answers[place]
+    report, profile = done.reports.get(place), _profile_of(done)
+    exits = report.exit_indices if report else (answer.exit_index,)
+    return AuditedText(
+        profile=profile,
+        keys=_keys(done, profile, _promise(done, profile, answer) if report is None else None),
+        sent=TextAnswer(answer, _bare(done.tokens[place])),
+        exit_index=answer.exit_index,
+        early=min(exits) < len(comparing.traits.exits) - 1,
+        text=_bare_cut(text) if isinstance(text, Cut) else _bare(text),
+        decided=report.answered if report else 0,
+        windows=done.windows if report else None,
+        flagger=done.flagger,
+        aggregation=done.request.aggregation,
+        comparing=comparing,
+    )
 
-    Attributes:
-        request: what was asked.
-        live: the policy that it was answered under.
-        chosen: what its choice had become.
-        texts: of the request.
-        windows: how long ones were cut.
-        flagger: tells what flags them.
-        answered: the answers.
+
+def _keys(done: Classified, profile: str, promise: Promise | None) -> list[AuditKey]:
+    """Return what a text is counted as.
+
+    Promises are the live policy's, and no candidate's. What a faster rung has answered under
+    overload says nothing of either arm.
     """
+    arm, own = done.live.arm, AuditKey(profile, promise)
+    if arm is None or done.chosen.moved:
+        return [own]
+    return [own, AuditKey.of_arm(arm)] if arm.name == "live" else [AuditKey.of_arm(arm)]
 
-    request: ModelRequest
-    live: Live
-    chosen: ChosenExit
-    texts: Texts
-    windows: Windows | None
-    flagger: Flagger | None
-    answered: Answered
 
-    def text(self, place: int, comparing: Comparing) -> AuditedText:
-        """Return one of its texts; the result holds no characters of it."""
-        text, answer = self.texts[place], self.answered.answers[place]
-        report = self.answered.reports.get(place)
-        exits = report.exit_indices if report else (answer.exit_index,)
-        sent = TextAnswer(answer, _bare(self.answered.tokens[place]))
-        return AuditedText(
-            profile=self._profile,
-            keys=self._keys(answer, whole=report is None),
-            sent=sent,
-            exit_index=answer.exit_index,
-            early=min(exits) < len(comparing.traits.exits) - 1,
-            text=_bare_cut(text) if isinstance(text, Cut) else _bare(text),
-            decided=report.answered if report else 0,
-            windows=self.windows if report else None,
-            flagger=self.flagger,
-            aggregation=self.request.aggregation,
-            comparing=comparing,
-        )
+def _profile_of(done: Classified) -> str:
+    """Return the name that a request's texts are counted under; see `AuditKey`."""
+    if done.chosen.moved:
+        return DEGRADED
+    choice = done.request.exit_choice
+    name = done.live.entry.policy.default if choice is None else choice
+    if isinstance(name, str):
+        return name
+    return DEFAULT if choice is None else REQUEST
 
-    def _keys(self, answer: Answer, whole: bool) -> list[AuditKey]:
-        """Return what a text is counted as; `whole` tells that it is in one window.
 
-        Promises are the live policy's, and no candidate's. What a faster rung has answered under
-        overload says nothing of either arm.
-        """
-        arm, promise = self.live.arm, self._promise(answer) if whole else None
-        own = AuditKey(self._profile, promise)
-        if arm is None or self.chosen.moved:
-            return [own]
-        return [own, AuditKey.of_arm(arm)] if arm.name == "live" else [AuditKey.of_arm(arm)]
+def _promise(done: Classified, profile: str, answer: Answer) -> Promise | None:
+    """Return what is promised of an answer to a text of one window; None if nothing is.
 
-    @property
-    def _profile(self) -> str:
-        """The name that the request's texts are counted under; see `AuditKey`."""
-        if self.chosen.moved:
-            return DEGRADED
-        choice = self.request.exit_choice
-        name = self.live.entry.policy.default if choice is None else choice
-        if isinstance(name, str):
-            return name
-        return DEFAULT if choice is None else REQUEST
-
-    def _promise(self, answer: Answer) -> Promise | None:
-        """Return what is promised of an answer to a text of one window; None if nothing is.
-
-        Entities are certified as they are found by default, and a deadline is not part of a rule.
-        """
-        if answer.reason is Reason.DEADLINE or self.request.aggregation != "simple":
-            return None
-        return promise_of(self.live, self._profile, self.chosen)
+    Entities are certified as they are found by default, and a deadline is not part of a rule.
+    """
+    if answer.reason is Reason.DEADLINE or done.request.aggregation != "simple":
+        return None
+    return promise_of(done.live, profile, done.chosen)
 
 
 def _bare(tokens: Tokens) -> Tokens:

@@ -12,7 +12,8 @@ from typing import Final
 from serve.audits.counts import AuditCounts, AuditKey, Tally
 from serve.audits.draw import Draw
 from serve.audits.record import AuditLog
-from serve.classifier.audited import AuditedRequest, AuditedText
+from serve.classifier.audited import AuditedText, audited_text
+from serve.classifier.classified import Classified
 from serve.classifier.comparing import Comparing
 from serve.engine.audit_rows import AuditText, EveryExit
 from serve.engine.engine import Engine
@@ -76,7 +77,7 @@ class Auditor:
         """Return the places of the next request's texts that are drawn; asked for every request."""
         return self._draw.places(num_texts, wanted.share) if self._comparing else ()
 
-    def audit_soon(self, done: AuditedRequest, places: Sequence[int]) -> None:
+    def audit_soon(self, done: Classified, places: Sequence[int]) -> None:
         """Audit texts once the event loop is free again, which is when the answer has been sent."""
         asyncio.get_running_loop().call_soon(self._audit, done, places)
 
@@ -101,10 +102,10 @@ class Auditor:
         with self._lock:
             return AuditCounts(self._counts)
 
-    def _audit(self, done: AuditedRequest, places: Sequence[int]) -> None:
+    def _audit(self, done: Classified, places: Sequence[int]) -> None:
         assert self._comparing is not None
         for place in places:
-            self.offer(done.text(place, self._comparing), done.live.audit.max_queue_ms)
+            self.offer(audited_text(done, place, self._comparing), done.live.audit.max_queue_ms)
 
     def _take(self, text: AuditedText, rows: Sequence[EveryExit] | None) -> None:
         """Take what the engine's thread has found, and leave the rest to the auditor's."""

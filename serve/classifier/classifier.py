@@ -13,24 +13,27 @@ from uuid import uuid4
 
 from serve.audits.guardrail import Guardrail
 from serve.bundle.loader import Bundle
-from serve.classifier.audited import AuditedRequest
 from serve.classifier.auditor import Auditor
 from serve.classifier.classified import Classified
+from serve.classifier.combined import WindowsReport
 from serve.classifier.comparing import Comparing
 from serve.classifier.degrading import Degrading
-from serve.classifier.flagger import flagger_for
+from serve.classifier.flagger import Flagger
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest, settle_on_their_loops
-from serve.classifier.request_tokenizer import RequestTokenizer, Texts
+from serve.classifier.request_tokenizer import RequestTokenizer
 from serve.classifier.score_map import ScoreMap
 from serve.classifier.variant import for_operators, serve_ladder, variant_shape
-from serve.classifier.windowed import Answered, Windowed, num_tokens, windows_for
+from serve.classifier.windowed import Windowed
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
-from serve.errors import DeadlineExceeded, OfframpError
+from serve.errors import DeadlineExceeded, InvalidRequest, OfframpError
+from serve.policy.flag import check_flag
 from serve.policy.live import LivePolicy
+from serve.policy.profile import Settings
 from serve.policy.store import Store
+from serve.policy.windows import Windows, check_windows
 from serve.rollout.watch import RolloutWatch
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
@@ -197,12 +200,12 @@ class Classifier:
     async def _classify(self, request: ModelRequest) -> Classified:
         live = request.live or self.policy.live
         chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
-        flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
+        flagger = self._flagger(request, chosen.settings)
         movable = False
         # A certificate about labels says nothing of a flag.
         if live.applied.faster and flagger is None:
             chosen, movable = self.degrading.plan(request, chosen, live.applied.faster)
-        windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
+        windows = self._windows(request, chosen.settings, flagger is not None)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
         self.engine.check_room(len(request.inputs), client=request.client)
         if request.deadline_s <= self.engine.clock():
@@ -211,47 +214,65 @@ class Classifier:
         windowed = None
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
-        answered = await self._answered(request, chosen.rule, texts, windowed)
-        degraded = self.degrading.causes(chosen, answered.answers) if movable else ()
-        if places := self.audits.draw(len(texts), live.audit):
-            done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
-            self.audits.audit_soon(done, places)
-        resolution = chosen.resolution
-        if resolution and answered.reports:
-            resolution = resolution.uncertified()
-        lengths = [num_tokens(text) for text in texts]
-        began_s, ended_s = request.tokenized or (0.0, 0.0)
-        return Classified(
-            answered.answers,
-            answered.tokens,
-            lengths,
-            live.entry.version,
-            resolution,
-            answered.reports,
-            flagger,
-            ended_s - began_s,
-            degraded,
+        tokens = windowed.tokens if windowed else cast("list[Tokens]", texts)
+        answers = await self._answers(request, chosen.rule, tokens, windowed)
+        reports: dict[int, WindowsReport] = {}
+        if windowed:
+            answers, tokens, reports = windowed.combined(answers)
+        whole = cast("list[Answer]", answers)
+        degraded = self.degrading.causes(chosen, whole) if movable else ()
+        done = Classified(
+            request, live, chosen, texts, windows, flagger, whole, tokens, reports, degraded
         )
+        if places := self.audits.draw(len(texts), live.audit):
+            self.audits.audit_soon(done, places)
+        return done
 
-    async def _answered(
+    async def _answers(
         self,
         request: ModelRequest,
         rule: CompiledRule,
-        texts: Texts,
+        tokens: list[Tokens],
         windowed: Windowed | None,
-    ) -> Answered:
-        """Run the rows of a request, and return what they make of its texts."""
-        tokens = windowed.tokens if windowed else cast("list[Tokens]", texts)
+    ) -> Sequence[Answer | None]:
+        """Run the rows of a request, and return their answers."""
         lengths = [len(each.input_ids) for each in tokens]
         request.count(len(tokens), sum(lengths))
         rows = _rows(request, rule, tokens, lengths)
-        request.expect(rows, windowed.race if windowed else None)
+        request.expect(rows, windowed)
         self.engine.submit(rows)
         request.queued = True
-        answers = await request.answers()
-        if windowed:
-            return windowed.answered(answers)
-        return Answered(cast("list[Answer]", answers), tokens, {})
+        return await request.answers()
+
+    def _flagger(self, request: ModelRequest, settings: Settings) -> Flagger | None:
+        """Return what flags the answers to a request; its own flag goes before the profile's.
+
+        Raises:
+            InvalidRequest: the model cannot flag like this.
+        """
+        flag = request.flag or settings.flag
+        if request.flag is not None:
+            check_flag(request.flag, self.traits)
+        return Flagger(flag, self.traits, self.entities, request.aggregation) if flag else None
+
+    def _windows(self, request: ModelRequest, settings: Settings, flags: bool) -> Windows | None:
+        """Return how a request's long texts are cut; None where they are not.
+
+        Raises:
+            InvalidRequest: the model or the request has no use for windows like this.
+        """
+        # A text that its request wants cut short needs no windows of the profile.
+        windows = request.windows or (None if request.truncate else settings.windows)
+        if windows is None:
+            return None
+        check_windows(windows, flags, self.traits)
+        if request.truncate:
+            raise InvalidRequest("truncate: the texts are cut into windows; send one of the two")
+        if request.exit_trace and self.traits.task == "token":
+            raise InvalidRequest(
+                "return: exits of tokens are not shown with windows; leave exits or windows out"
+            )
+        return windows
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         if self.scores.score_scale == "full_depth":

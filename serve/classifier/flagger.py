@@ -6,10 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.classifier.request import ModelRequest
 from serve.engine.row import Answer
-from serve.policy.flag import AnyFlag, check_flag, deferrals, thresholds
-from serve.policy.profile import Settings
+from serve.policy.flag import AnyFlag, deferrals, thresholds
 from serve.rules.label_kinds import name_of
 from serve.rules.signals import sigmoid, softmax
 from serve.rules.traits import Traits
@@ -93,22 +91,6 @@ class Flagger:
             for e in entities
         ]
         return [e for e in named if e.label in bounds and _shown(e.score) >= bounds[e.label]]
-
-
-def flagger_for(
-    request: ModelRequest, settings: Settings, traits: Traits, entities: EntityReader | None
-) -> Flagger | None:
-    """Return what flags the answers to a request; None where there is no flag.
-
-    The request's flag goes before the profile's.
-
-    Raises:
-        InvalidRequest: the model cannot flag like this.
-    """
-    flag = request.flag or settings.flag
-    if request.flag is not None:
-        check_flag(request.flag, traits)
-    return Flagger(flag, traits, entities, request.aggregation) if flag else None
 
 
 def _shown(score: float) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from serve.classifier.race import Race
+from serve.classifier.windowed import Windowed
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.errors import OfframpError
 from serve.policy.document import ExitChoice
@@ -77,7 +77,7 @@ class ModelRequest:
     loop: asyncio.AbstractEventLoop = field(init=False)
     _answers: list[Answer | None] = field(init=False)
     _future: "asyncio.Future[None]" = field(init=False)
-    _race: Race | None = field(default=None, init=False)
+    _windowed: Windowed | None = field(default=None, init=False)
     _num_open: int = field(default=0, init=False)
 
     def count(self, num_rows: int, num_tokens: int) -> None:
@@ -91,19 +91,19 @@ class ModelRequest:
         if self.take_tokens:
             self.take_tokens(num_tokens)
 
-    def expect(self, rows: Sequence[Row], race: Race | None = None) -> None:
+    def expect(self, rows: Sequence[Row], windowed: Windowed | None = None) -> None:
         """Take the rows, before any of them is submitted; their waiter is this request.
 
         Args:
             rows: their tags are their places.
-            race: knows the rows that need no outcome, because another row has answered for them.
+            windowed: knows which texts the rows are windows of, if any is.
         """
         self.loop = asyncio.get_running_loop()
         self._future = self.loop.create_future()
-        self.rows, self._race = rows, race
+        self.rows, self._windowed = rows, windowed
         self._answers, self._num_open = [None] * len(rows), len(rows)
-        if race:
-            race.start(rows)
+        if windowed:
+            windowed.start(rows)
 
     async def answers(self) -> list[Answer | None]:
         """Return the answers in the order of the rows; None for rows that need none.
@@ -122,15 +122,15 @@ class ModelRequest:
 
     def settle(self, place: int, result: Answer | OfframpError) -> None:
         """Record the outcome of one row. To be called on the loop's thread only."""
-        if self._future.done() or (self._race and self._race.over(place)):
+        if self._future.done() or (self._windowed and self._windowed.over(place)):
             return
         if isinstance(result, OfframpError):
             self._future.set_exception(result)
             return
         self._answers[place] = result
         self._num_open -= 1
-        if self._race:
-            self._num_open -= self._race.finish(place, result)
+        if self._windowed:
+            self._num_open -= self._windowed.finish(place, result)
         if not self._num_open:
             self._future.set_result(None)
 

@@ -1,35 +1,25 @@
-"""Texts that were cut into windows: their rows, and what the rows' answers make of the texts."""
+"""The rows of texts that were cut into windows, and what their answers make of the texts."""
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from serve.classifier.combined import WindowsReport, combine
 from serve.classifier.flagger import Flagger
-from serve.classifier.race import Race
-from serve.classifier.request import ModelRequest
-from serve.engine.row import Answer
-from serve.errors import InvalidRequest
-from serve.policy.profile import Settings
-from serve.policy.windows import Windows, check_windows
-from serve.rules.traits import Task, Traits
+from serve.engine.row import Answer, Row
+from serve.policy.windows import Windows
+from serve.rules.traits import Task
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut
 
 
-class Answered(NamedTuple):
-    """The answers of texts, what they are about, and the reports of those that were cut."""
-
-    answers: list[Answer]
-    tokens: list[Tokens]
-    reports: dict[int, WindowsReport]
-
-
 class Windowed:
-    """The texts of a request of which at least one has several windows.
+    """The rows of a request of which at least one text has several windows. On one event loop.
+
+    Under `any` the first window that is flagged ends the work on its text.
 
     Attributes:
         tokens: of each row, in order: each text, or each window of it.
-        race: ends the work on a text at its first flagged window, where that is wanted.
+        winners: by text, the place of the row that has answered for it.
     """
 
     def __init__(
@@ -37,46 +27,65 @@ class Windowed:
     ) -> None:
         """Lay out the rows of the texts."""
         self.tokens: list[Tokens] = []
+        self.winners: dict[int, int] = {}
         self._texts, self._windows, self._task = texts, windows, task
-        text_of: list[int] = []
+        self._flagger = flagger if windows.combine == "any" else None
+        self._text_of: list[int] = []
         for place, text in enumerate(texts):
             self.tokens += text.windows if isinstance(text, Cut) else [text]
-            text_of += [place] * num_windows(text)
-        self.race: Race | None = None
-        if flagger and windows.combine == "any":
+            self._text_of += [place] * num_windows(text)
+        self._sizes = Counter(self._text_of)
+        self._rows: Sequence[Row] = ()
+        self._open = set(range(len(self._text_of)))
 
-            def flagged(place: int, answer: Answer) -> bool:
-                return bool(flagger.flags(answer, self.tokens[place]))
+    def start(self, rows: Sequence[Row]) -> None:
+        """Take the rows, before any of them has an outcome."""
+        self._rows = rows
 
-            self.race = Race(text_of, flagged)
+    def over(self, place: int) -> bool:
+        """Tell whether a row's text has been answered by another row."""
+        return self._text_of[place] in self.winners
 
-    def answered(self, answers: Sequence[Answer | None]) -> Answered:
-        """Return the answers of the texts from those of their rows.
+    def finish(self, place: int, answer: Answer) -> int:
+        """Take the answer of a row; return how many rows need none any more."""
+        self._open.discard(place)
+        text = self._text_of[place]
+        if self._flagger is None or self._sizes[text] == 1:
+            return 0
+        if not self._flagger.flags(answer, self.tokens[place]):
+            return 0
+        self.winners[text] = place
+        others = [other for other in self._open if self._text_of[other] == text]
+        for other in others:
+            self._rows[other].cancelled = True
+        self._open.difference_update(others)
+        return len(others)
 
-        Rows that were cancelled have none.
+    def combined(
+        self, answers: Sequence[Answer | None]
+    ) -> tuple[list[Answer], list[Tokens], dict[int, WindowsReport]]:
+        """Return the answers of the texts, what each is about, and the reports of cut ones.
+
+        Rows that were cancelled have no answer.
         """
-        found = Answered([], [], {})
+        of_texts, tokens, reports = list[Answer](), list[Tokens](), dict[int, WindowsReport]()
         first = 0
         for place, text in enumerate(self._texts):
             end = first + num_windows(text)
-            answer, tokens, report = self._of_text(place, text, answers[first:end], first)
-            found.answers.append(answer)
-            found.tokens.append(tokens)
-            if report:
-                found.reports[place] = report
+            answer, about = answers[first], text
+            if isinstance(text, Cut):
+                winner = self.winners.get(place)
+                decided = None if winner is None else winner - first
+                own = answers[first:end]
+                answer, about, reports[place] = combine(
+                    text, own, decided, self._windows, self._task
+                )
+            assert answer is not None
+            assert isinstance(about, Tokens)
+            of_texts.append(answer)
+            tokens.append(about)
             first = end
-        return found
-
-    def _of_text(
-        self, place: int, text: Tokens | Cut, answers: Sequence[Answer | None], first: int
-    ) -> tuple[Answer, Tokens, WindowsReport | None]:
-        if isinstance(text, Cut):
-            winners = self.race.winners if self.race else {}
-            winner = winners[place] - first if place in winners else None
-            return combine(text, answers, winner, self._windows, self._task)
-        (answer,) = answers
-        assert answer is not None
-        return answer, text, None
+        return of_texts, tokens, reports
 
 
 def num_windows(text: Tokens | Cut) -> int:
@@ -87,25 +96,3 @@ def num_windows(text: Tokens | Cut) -> int:
 def num_tokens(text: Tokens | Cut) -> int:
     """Return the tokens of an input, those that its windows share once."""
     return len((text.whole if isinstance(text, Cut) else text).input_ids)
-
-
-def windows_for(
-    request: ModelRequest, settings: Settings, flags: bool, traits: Traits
-) -> Windows | None:
-    """Return how a request's long texts are cut; None where they are not.
-
-    Raises:
-        InvalidRequest: the model or the request has no use for windows like this.
-    """
-    # A text that its request wants cut short needs no windows of the profile.
-    windows = request.windows or (None if request.truncate else settings.windows)
-    if windows is None:
-        return None
-    check_windows(windows, flags, traits)
-    if request.truncate:
-        raise InvalidRequest("truncate: the texts are cut into windows; send one of the two")
-    if request.exit_trace and traits.task == "token":
-        raise InvalidRequest(
-            "return: exits of tokens are not shown with windows; leave exits or windows out"
-        )
-    return windows
