@@ -11,7 +11,7 @@ from typing import Final
 from serve.access.gate import Gate
 from serve.access.held_bytes import HeldBytes
 from serve.access.proxies import TrustedProxies
-from serve.api.access import Guard
+from serve.api.access import Access
 from serve.api.app import HttpApp
 from serve.api.context import AppContext
 from serve.api.model_changes import ModelChanges
@@ -234,7 +234,7 @@ def app_context(
         assembly.metrics,
         replicas,
         config,
-        Guard(gate, config.allowed_hosts, config.open_metrics, config.cors_origins),
+        Access(gate, config.allowed_hosts, config.open_metrics, config.cors_origins),
         TrustedProxies(config.trusted_proxies),
         tuple(config.cors_origins),
         config.access_log,

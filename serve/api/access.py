@@ -23,7 +23,7 @@ _MAX_KNOWN_HOSTS: Final = 256
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{1,255}\]|[A-Za-z0-9._~-]{1,255})(:[0-9]{0,5})?")
 
 
-class Guard:
+class Access:
     """Checks the Host header, the key and its scope, and the origin of web pages."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Guard:
         open_metrics: bool = False,
         cors_origins: Collection[str] = (),
     ) -> None:
-        """Make a guard.
+        """Prepare to check requests.
 
         Args:
             gate: knows the keys; None lets every client pass.

@@ -73,7 +73,7 @@ class HttpApp:
         self._recorder = Recorder(context.metrics, context.access_log, context.tracing)
         self._own_headers = OwnHeaders(context)
         pages.console_files()  # compressed before requests wait for them
-        own = (*_OPERATORS, *operation_routes(context.guard.open_metrics), *pages.ROUTES)
+        own = (*_OPERATORS, *operation_routes(context.access.open_metrics), *pages.ROUTES)
         document = Document([*(route for each in dialects for route in each.routes), *own])
         self._router = Router(dialects, [*own, document.route])
         self.routes = [route for _, route in self._router.routes]
@@ -112,7 +112,7 @@ class HttpApp:
         self._recorder.begin(request, target.path, target.route.scope if target.route else None)
         answer = SentAnswer(request, context.answers, self._own_headers, send)
         try:
-            context.guard.check(scope, request, target.needed, target.probe)
+            context.access.check(scope, request, target.needed, target.probe)
             request.body.client = request.client.identity
             with request.client.in_flight():
                 context.answers.check(request.client.identity)

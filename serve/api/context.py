@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from serve.access.held_bytes import HeldBytes
 from serve.access.proxies import TrustedProxies
-from serve.api.access import Guard
+from serve.api.access import Access
 from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
@@ -29,7 +29,7 @@ class AppContext:
         metrics: of this process.
         replicas: all that serve the same models.
         limits: on one request.
-        guard: who may do what.
+        access: who may do what.
         proxies: that are believed who the client is.
         cors_origins: web pages that may ask the server.
         access_log: whether every request has a log line.
@@ -48,7 +48,7 @@ class AppContext:
     metrics: Metrics
     replicas: Replicas
     limits: WebLimits = WebLimits()
-    guard: Guard = field(default_factory=Guard)
+    access: Access = field(default_factory=Access)
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     cors_origins: tuple[str, ...] = ()
     access_log: bool = False

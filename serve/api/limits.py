@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from starlette.types import Message, Receive
+from starlette.types import Receive
 
 from serve.access.held_bytes import FREE_BYTES, Held, HeldBytes
 from serve.errors import BodyTooLarge, Cancelled, Overloaded
@@ -17,7 +17,7 @@ DISCARD_S = 5.0
 
 
 class BodyLimit:
-    """Counts the body of one request while the app reads it.
+    """Reads the body of one request, and counts it until the request has ended.
 
     Attributes:
         refused: whether the body is refused: it is larger than allowed, by its declared size or
@@ -45,40 +45,28 @@ class BodyLimit:
         self.num_bytes = 0
         self._more_body = True
 
-    async def receive(self) -> Message:
-        """Return the next message.
-
-        Raises:
-            BodyTooLarge: the body is too large.
-            Overloaded: too many bodies are held, of all or of this client.
-        """
-        if not self.refused:
-            message = await self._next()
-            self.refused = self.num_bytes > self.max_bytes
-        if self.refused:
-            raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
-        try:
-            self._hold()
-        except Overloaded:
-            self.refused = True
-            self.release()
-            raise
-        return message
-
     async def read(self) -> bytes:
         """Return the body as it came.
 
         Raises:
-            OfframpError: the body is refused, or the client has left before sending it whole.
+            BodyTooLarge: it is too large.
+            Overloaded: too many bodies are held, of all or of this client.
+            Cancelled: the client has left before sending it whole.
         """
         chunks: list[bytes] = []
-        while True:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise Cancelled("the client has left")
-            chunks.append(message.get("body", b""))
-            if not message.get("more_body", False):
-                return b"".join(chunks)
+        while self._more_body:
+            if not self.refused:
+                chunks.append(await self._next())
+                self.refused = self.num_bytes > self.max_bytes
+            if self.refused:
+                raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
+            try:
+                self._hold()
+            except Overloaded:
+                self.refused = True
+                self.release()
+                raise
+        return b"".join(chunks)
 
     def hold_unpacked(self, num_bytes: int) -> None:
         """Count a body that was compressed by its real size.
@@ -101,7 +89,7 @@ class BodyLimit:
 
     async def discard(self) -> None:
         """Read the rest of the body and drop it, within `MAX_DISCARDED_BYTES` and `DISCARD_S`."""
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, Cancelled):
             async with asyncio.timeout(DISCARD_S):
                 end = self.num_bytes + MAX_DISCARDED_BYTES
                 while self._more_body and self.num_bytes < end:
@@ -116,8 +104,11 @@ class BodyLimit:
         elif num_bytes > FREE_BYTES:
             self._held = self._bodies.hold(self.client, num_bytes)
 
-    async def _next(self) -> Message:
+    async def _next(self) -> bytes:
         message = await self._receive()
-        self.num_bytes += len(message.get("body", b""))
+        if message["type"] == "http.disconnect":
+            raise Cancelled("the client has left")
+        part: bytes = message.get("body", b"")
+        self.num_bytes += len(part)
         self._more_body = message.get("more_body", False)
-        return message
+        return part

@@ -140,9 +140,9 @@ class EventStream:
 
     def _may_go_on(self) -> bool:
         """Tell whether the key is still one that may see this."""
-        guard, request = self._context.guard, self._request
+        access, request = self._context.access, self._request
         try:
-            guard.gate.check(guard.identify(request.headers, request.client.address), "admin")
+            access.gate.check(access.identify(request.headers, request.client.address), "admin")
         except OfframpError:
             return False
         return True

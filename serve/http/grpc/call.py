@@ -70,7 +70,7 @@ class Calls:
         # By itself: what is held here cannot make room for answers over HTTP.
         self._answers = HeldBytes(bounds.max_buffered_bytes, "answers")
         context.metrics.answers.append(self._answers)
-        self._guard, self._proxies = context.guard, context.proxies
+        self._access, self._proxies = context.access, context.proxies
         self._recorder = Recorder(context.metrics, context.access_log, context.tracing)
         self.reader = Reader(bounds, limits)
         self._bodies = context.bodies
@@ -145,8 +145,8 @@ class Calls:
         calls, address = self._probes if scope is None else self._open, self._address(rpc)
         client = request.client = Client.at(address)
         if scope is not None:
-            client = request.client = self._guard.identify(request.headers, address)
-            self._guard.gate.check(client, scope)
+            client = request.client = self._access.identify(request.headers, address)
+            self._access.gate.check(client, scope)
         calls.enter(client.identity)
         taken.callback(calls.leave, client.identity)
         answered.enter_context(client.in_flight())

@@ -13,7 +13,7 @@ import pytest
 
 from serve.access.gate import Client, Gate
 from serve.access.keys import Key, KeyLimits, Scope, new_key
-from serve.api.access import LOOPBACK_HOSTS, Guard
+from serve.api.access import LOOPBACK_HOSTS, Access
 from serve.api.request import Headers, Request
 from serve.config import ServerConfig
 from serve.engine.row import Priority
@@ -318,19 +318,19 @@ def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
     hosts: list[str], version: str, taken: bool
 ) -> None:
     """Ray Serve's proxies pass on what our own server refuses."""
-    guard = Guard(allowed_hosts=LOOPBACK_HOSTS)
+    access = Access(allowed_hosts=LOOPBACK_HOSTS)
     record = Request(Headers([("host", host) for host in hosts]), "GET")
     asked = {"method": "GET", "path": "/v1/models", "http_version": version}
     with nullcontext() if taken else pytest.raises(WrongHost):
-        guard.check(asked, record, "read", probe=False)
+        access.check(asked, record, "read", probe=False)
 
 
 def test_host_longer_than_any_name_is_refused_before_its_parts_are_looked_up() -> None:
-    guard = Guard(allowed_hosts=["*.example.com"])
+    access = Access(allowed_hosts=["*.example.com"])
     record = Request(Headers([("host", "a." * 128 + "example.com")]), "GET")
     asked = {"method": "GET", "path": "/v1/models", "http_version": "1.1"}
     with pytest.raises(WrongHost, match="no host name with an optional port"):
-        guard.check(asked, record, "read", probe=False)
+        access.check(asked, record, "read", probe=False)
 
 
 def test_client_of_a_socket_for_both_families_is_known_by_its_own_address() -> None:
@@ -338,7 +338,7 @@ def test_client_of_a_socket_for_both_families_is_known_by_its_own_address() -> N
     for given, seen in (("::ffff:192.0.2.1", "192.0.2.1"), ("2001:db8::1", "2001:db8::1")):
         record = Request(Headers([("host", "localhost")]), "GET")
         scope = {"method": "GET", "http_version": "1.1", "client": (given, 1)}
-        Guard().check(scope, record, "read", probe=False)
+        Access().check(scope, record, "read", probe=False)
         assert record.client.address == seen
         assert ("192.0.2.1" in record.client.identity) == ("192.0.2.1" in given)
 

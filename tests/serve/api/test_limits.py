@@ -5,7 +5,7 @@ from starlette.types import Message
 
 from serve.access.held_bytes import HeldBytes
 from serve.api.limits import BodyLimit
-from serve.errors import Overloaded
+from serve.errors import BodyTooLarge, Overloaded
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import Problem
 
@@ -20,25 +20,27 @@ def body_of(*sizes: int, bodies: HeldBytes, declared: int | str | None = None) -
     left = [{"type": "http.request", "body": bytes(n), "more_body": True} for n in sizes]
 
     async def receive() -> Message:
+        left[-1]["more_body"] = False
         return left.pop(0)
 
     headers = {} if declared is None else {"content-length": str(declared)}
     return BodyLimit(receive, headers, 1000 * KIB, bodies)
 
 
-def receive(body: BodyLimit) -> Message:
-    return asyncio.run(body.receive())
+def read(body: BodyLimit) -> int:
+    return len(asyncio.run(body.read()))
 
 
-def test_bodies_that_arrive_together_do_not_take_the_room_from_each_other() -> None:
+def test_room_is_taken_for_the_whole_declared_body_until_its_request_ends() -> None:
     bodies = HeldBytes(100 * KIB, "bodies")
-    first, second = (body_of(KIB, 79 * KIB, bodies=bodies, declared=80 * KIB) for _ in range(2))
-    receive(first)
+    first = body_of(KIB, declared=80 * KIB, bodies=bodies)
+    assert read(first) == KIB
     with pytest.raises(Overloaded):
-        receive(second)
-    receive(first)
+        read(body_of(KIB, 79 * KIB, declared=80 * KIB, bodies=bodies))
     first.release()
-    receive(body_of(80 * KIB, bodies=bodies))
+    assert read(body_of(80 * KIB, bodies=bodies)) == 80 * KIB
+    with pytest.raises(BodyTooLarge):
+        read(body_of(800 * KIB, 300 * KIB, bodies=HeldBytes(1000 * KIB, "bodies")))
 
 
 @pytest.mark.parametrize(("declared", "exceeds"), [("9" * 5000, True), ("0" * 5000 + "9", False)])

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from serve.api.access import Guard
+from serve.api.access import Access
 from serve.api.request import Headers, Request
 from serve.config import ServerConfig
 from serve.errors import Forbidden
@@ -109,12 +109,12 @@ def test_forms_and_texts_of_any_client_are_refused_on_every_route(
 def test_only_pages_of_the_server_itself_and_named_ones_may_ask(
     method: str, headers: dict[str, str], passes: bool
 ) -> None:
-    guard = Guard(cors_origins=["https://app.example"])
+    access = Access(cors_origins=["https://app.example"])
     scope = {"method": method, "http_version": "1.1"}
     given = Headers([("host", "localhost:8000"), *headers.items()])
     asked = Request(given, method)
     try:
-        guard.check(scope, asked, "classify", probe=False)
+        access.check(scope, asked, "classify", probe=False)
     except Forbidden:
         assert not passes
     else:
