@@ -15,7 +15,7 @@ from models.heads import AnyHeadConfig, AttentionHeadConfig
 from serve.bundle.manifest import (
     FOR_GPUS,
     Exit,
-    Head,
+    ExitHead,
     HeadGraph,
     Manifest,
     Parity,
@@ -70,10 +70,10 @@ def _describe(export: Export, measured: dict[Precision, Parity], folder: Path) -
     )
 
 
-def _head(config: AnyHeadConfig) -> Head:
+def _head(config: AnyHeadConfig) -> ExitHead:
     if isinstance(config, AttentionHeadConfig):
-        return Head(kind="attention", pooling=config.pooling, pooler=True)
-    return Head(
+        return ExitHead(kind="attention", pooling=config.pooling, pooler=True)
+    return ExitHead(
         pooling=config.pooling,
         pooler=config.pooler,
         activation=config.activation if config.pooler else "none",

@@ -3,13 +3,19 @@
 import json
 from collections.abc import Iterable, Mapping
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 # Of texts: a line without control characters, of terminals too.
 PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 _MAX_PLACES = 5
 _MAX_QUOTED_CHARS = 40
+
+
+class Frozen(BaseModel):
+    """A part of a document: unknown fields, and numbers that are not finite, are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def explain(error: ValidationError, names: Mapping[str, str] | None = None) -> str:

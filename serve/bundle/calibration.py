@@ -1,16 +1,13 @@
 """`calibration.json`: measured figures and certified rules, per variant."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict, Field
 
 from serve.bundle.manifest import Precision
 from serve.policy.ladder import Data, Ladder
+from serve.validation import Frozen
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ExitFigures(_Frozen):
+class ExitFigures(Frozen):
     """How good the answers are when every row leaves at one exit.
 
     Attributes:
@@ -22,7 +19,7 @@ class ExitFigures(_Frozen):
 
     layer: int
     accuracy: float | None = None
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] = Field({})
 
     def value(self, metric: str) -> float:
         """Return the accuracy, or one of the other metrics, by name."""
@@ -38,7 +35,7 @@ class ExitFigures(_Frozen):
         return (*(() if self.accuracy is None else ("accuracy",)), *self.metrics)
 
 
-class VariantCalibration(_Frozen):
+class VariantCalibration(Frozen):
     """Figures of one precision.
 
     Attributes:
@@ -60,7 +57,7 @@ class VariantCalibration(_Frozen):
         return self.model_copy(update={"exits": kept})
 
 
-class Calibration(_Frozen):
+class Calibration(Frozen):
     """What is known of a bundle's variants.
 
     Attributes:
@@ -68,7 +65,7 @@ class Calibration(_Frozen):
         ladders: certified rules, each of one variant.
     """
 
-    variants: dict[Precision, VariantCalibration] = {}
+    variants: dict[Precision, VariantCalibration] = Field({})
     ladders: tuple[Ladder, ...] = ()
 
     def on_exits(self, exits: tuple[int, ...]) -> "Calibration":

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
+from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from serve.policy.document import Policy
 from serve.rules import ExitRule
 from serve.rules.traits import Task, Traits
+from serve.validation import Frozen
 
 FORMAT_VERSION: Literal[3] = 3
 
@@ -43,18 +44,14 @@ def hidden_after(segment: int) -> str:
     return f"hidden_after_{segment}"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Exit(_Frozen):
+class Exit(Frozen):
     """An exit head's place, and the temperature its confidence is read at."""
 
     layer: Layer
     temperature: PositiveFloat = 1.0
 
 
-class Head(_Frozen):
+class ExitHead(Frozen):
     """Kind of the exit heads: how tokens are pooled, a dense layer or none, linear classifier.
 
     The last head of a model that was a classifier before may be of another kind.
@@ -74,7 +71,7 @@ class Head(_Frozen):
     norm: bool = False
 
 
-class TrainedFor(_Frozen):
+class TrainedFor(Frozen):
     """The method and the rule that the heads were trained for.
 
     Attributes:
@@ -89,7 +86,7 @@ class TrainedFor(_Frozen):
     rule: ExitRule | None = None
 
 
-class HeadGraph(_Frozen):
+class HeadGraph(Frozen):
     """The ONNX graph of an exit head alone.
 
     Attributes:
@@ -103,7 +100,7 @@ class HeadGraph(_Frozen):
     outputs: tuple[str, ...] = (LOGITS,)
 
 
-class Segment(_Frozen):
+class Segment(Frozen):
     """The graph from the exit before to its own; for GPUs the head is a graph of its own.
 
     Attributes:
@@ -136,7 +133,7 @@ class Segment(_Frozen):
         return tuple(name for name in outputs if name != HIDDEN_OUT)
 
 
-class Parity(_Frozen):
+class Parity(Frozen):
     """How far a variant is from the original model, measured at export.
 
     Attributes:
@@ -150,7 +147,7 @@ class Parity(_Frozen):
     rows: int
 
 
-class Variant(_Frozen):
+class Variant(Frozen):
     """The graphs of one precision, and their parity.
 
     Attributes:
@@ -174,7 +171,7 @@ class Variant(_Frozen):
         return (*segments, *([self.joined] if self.joined else []), self.weights)
 
 
-class Source(_Frozen):
+class Source(Frozen):
     """The model and the versions that the bundle was made with.
 
     Attributes:
@@ -189,7 +186,7 @@ class Source(_Frozen):
     compared: str = ""
 
 
-class Manifest(_Frozen):
+class Manifest(Frozen):
     """Everything the server needs to know of a bundle besides the files.
 
     Attributes:
@@ -217,7 +214,7 @@ class Manifest(_Frozen):
     type_vocab_size: PositiveInt = 2
     learned: bool = False
     value_is_logit: bool = False
-    head: Head
+    head: ExitHead
     trained_for: TrainedFor = TrainedFor()
     policy: Policy = Policy()
     variants: dict[Precision, Variant] = Field(min_length=1)

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from serve.rules import ExitRule, NeverRule
 from serve.rules.fields import Share
+from serve.validation import Frozen
 
 # `disagreement`: another answer than full depth's, which needs no labels. `metric`: a text that
 # full depth has right and the early answer has wrong; of a regression, the added absolute error
@@ -28,11 +29,7 @@ SCORE_TOLERANCE = 0.1
 ScoreTemperatures: TypeAlias = tuple[tuple[Annotated[float, Field(ge=0.01, le=100)], ...], ...]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Certificate(_Frozen):
+class Certificate(Frozen):
     """A bound on what a rule may cost.
 
     With probability 1 - delta over the choice of the n certifying texts, the mean loss on texts
@@ -53,7 +50,7 @@ class Certificate(_Frozen):
     observed: Share
 
 
-class Rung(_Frozen):
+class Rung(Frozen):
     """A rule, what it saves and what it may cost.
 
     Attributes:
@@ -81,7 +78,7 @@ class Rung(_Frozen):
         return next((c for c in self.certificates if c.loss == loss), None)
 
 
-class Decisions(_Frozen):
+class Decisions(Frozen):
     """The rungs that are certified for what a flag decides.
 
     Attributes:
@@ -95,7 +92,7 @@ class Decisions(_Frozen):
     rungs: tuple[Rung, ...] = Field(min_length=1)
 
 
-class Data(_Frozen):
+class Data(Frozen):
     """A file of texts: its folder and name, how many texts were used, and the file's hash."""
 
     name: str
@@ -103,14 +100,14 @@ class Data(_Frozen):
     sha256: str
 
 
-class Reference(_Frozen):
+class Reference(Frozen):
     """Another classifier, or a file of its answers: its folder's name, and the content's hash."""
 
     name: str
     sha256: str
 
 
-class Ladder(_Frozen):
+class Ladder(Frozen):
     """The rungs of one variant: certificates hold for these weights, precision and exits only.
 
     Attributes:

@@ -8,10 +8,11 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints
+from pydantic import ConfigDict, Field, NonNegativeInt, StringConstraints
 
 from serve.errors import InvalidRequest, UnknownModel
 from serve.policy.entry import ANONYMOUS, MAX_WHY_CHARS, now
+from serve.validation import Frozen
 
 SetAction = Literal["start", "load", "unload", "alias"]
 # Of models and aliases that come while the server runs: they stand in paths and names of files.
@@ -26,11 +27,11 @@ MAX_ALIASES: Final = 64
 KEPT_CHANGES: Final = 100
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+class _Named(Frozen):
+    model_config = ConfigDict(populate_by_name=True)
 
 
-class ServedBundle(_Frozen):
+class ServedBundle(_Named):
     """The bundle of a model: an absolute folder, and the sha256 of its manifest."""
 
     folder: str
@@ -42,7 +43,7 @@ class ServedBundle(_Frozen):
         return self.folder.rpartition("/")[2]
 
 
-class Alias(_Frozen):
+class Alias(_Named):
     """Another name for a model: which one, since when, who has put it there, and why."""
 
     model: str
@@ -51,7 +52,7 @@ class Alias(_Frozen):
     why: str | None = None
 
 
-class SetChange(_Frozen):
+class SetChange(_Named):
     """What was changed, by whom, when and why.
 
     Attributes:
@@ -75,7 +76,7 @@ class SetChange(_Frozen):
     why: str | None = None
 
 
-class ModelSet(_Frozen):
+class ModelSet(_Named):
     """The models of a server by name, and the aliases of some of them.
 
     Attributes:
@@ -86,8 +87,8 @@ class ModelSet(_Frozen):
 
     version: NonNegativeInt = 0
     baseline: str = ""
-    models: dict[str, ServedBundle] = {}
-    aliases: dict[str, Alias] = {}
+    models: dict[str, ServedBundle] = Field({})
+    aliases: dict[str, Alias] = Field({})
     history: tuple[SetChange, ...] = ()
 
     @property

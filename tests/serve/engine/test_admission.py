@@ -4,7 +4,7 @@ from serve.engine.admission import Admission, QueueLimits
 from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
-from serve.errors import Overloaded
+from serve.errors import InvalidRequest, OfframpError, Overloaded
 from serve.rules import EntropyRule
 from serve.rules.reason import Reason
 from tests.serve.support.fake_runner import fake_row
@@ -66,6 +66,31 @@ def test_a_refusal_says_when_to_come_back() -> None:
     with pytest.raises(Overloaded) as refusal:
         admission.admit(rows(1), 0)
     assert refusal.value.retry_after_s == 24
+
+
+@pytest.mark.parametrize(
+    ("waiting", "asked", "error"),
+    [
+        ([], [1, 1, 1], None),
+        ([], [1, 1, 1, 1], InvalidRequest),
+        ([], [11], InvalidRequest),
+        ([8], [2], None),
+        ([8], [3], Overloaded),
+        ([1, 1], [1, 1], Overloaded),
+    ],
+)
+def test_rows_and_tokens_are_bounded(
+    waiting: list[int], asked: list[int], error: type[OfframpError] | None
+) -> None:
+    admission = Admission(QueueLimits(max_rows=3, max_tokens=10), COSTS, BATCHES)
+    admission.admit([fake_row(1, length) for length in waiting], 0)
+    wanted = [fake_row(2, length) for length in asked]
+    if error is None:
+        admission.admit(wanted, 0)
+        return
+    with pytest.raises(error):
+        admission.admit(wanted, 0)
+    assert admission.backlog.rows == len(waiting), "all or none"
 
 
 def of_client(client: str, count: int, num_tokens: int = 1) -> list[Row]:

@@ -81,12 +81,6 @@ def test_all_start_together_where_a_launch_costs_more_than_padding(lengths: list
     assert select_batch(lengths, GPU, limits) == list(range(len(lengths)))
 
 
-def test_of_more_than_fit_those_alike_in_length_start_with_the_first() -> None:
-    dear = SegmentCost(fixed_s=1.0, per_token_s=0.1)
-    assert select_batch([10, 40, 11, 39, 9, 41], dear, SizeLimits(3, 400)) == [0, 2, 4]
-    assert select_batch([40, 10, 11, 39, 9, 41], dear, SizeLimits(3, 400)) == [0, 3, 5]
-
-
 def test_unlike_rows_start_with_the_first_only_where_launches_are_dear() -> None:
     cost, cheap, dear = SegmentCost(1.0, 0.1), SizeLimits(64, 2048), SizeLimits(64, 480)
     assert select_batch([5, 20, 15], cost, cheap) == [0]
@@ -100,11 +94,6 @@ def test_limits_that_launches_have_narrowed_are_not_bound_by_them() -> None:
         cost = SegmentCost(fixed_s, per_token_s=fixed_s / 19)
         assert not SizeLimits(64, 2048).narrowed(cost).launch_bound(cost)
         assert SizeLimits(64, 900).launch_bound(cost)
-
-
-def test_rows_of_one_length_start_in_the_order_they_came() -> None:
-    assert select_batch([7] * 9, CPU, SizeLimits(4, 1000)) == [0, 1, 2, 3]
-    assert select_batch([7] * 9, CPU, SizeLimits(64, 15)) == [0, 1]
 
 
 def test_a_row_too_long_for_any_batch_starts_alone() -> None:

@@ -37,15 +37,6 @@ def test_times_are_found_again_from_noisy_runs() -> None:
         )
 
 
-def test_what_remains_is_the_sum_of_the_segments() -> None:
-    costs = [SegmentCost(fixed_s=k, per_token_s=k / 10, per_token_pair_s=k / 99) for k in (1, 2, 3)]
-    model = CostModel.of(costs)
-    each = [model.segment_s(index, 4, 16) for index in range(3)]
-    assert [model.remaining_s(i, 4, 16) for i in range(3)] == pytest.approx(
-        [sum(each[i:]) for i in range(3)]
-    )
-
-
 FALLING = [SegmentCost(fixed_s=k * 1e-3, per_token_s=k * 1e-5) for k in (4, 3, 2, 1)]
 
 
@@ -69,17 +60,6 @@ def test_a_batch_reaches_as_deep_as_the_time_allows_and_one_segment_in_any_case(
     index: int, budget_s: float, depth: int
 ) -> None:
     assert CostModel.of(FALLING).reach(index, 1, 2, budget_s) == depth
-
-
-def test_longer_and_more_rows_reach_less_deep() -> None:
-    model = CostModel.of(FALLING)
-    shapes = [(1, 2), (1, 50), (1, 150), (4, 50), (9, 150)]
-    assert [model.reach(0, *shape, 11e-3) for shape in shapes] == [4, 2, 1, 1, 1]
-
-
-def test_before_any_measurement_a_batch_reaches_the_end_unless_it_is_late() -> None:
-    assert CostModel(3).reach(0, 4, 16, 0.02) == 3
-    assert CostModel(3).reach(1, 4, 16, -0.02) == 2
 
 
 def test_segments_share_a_time_by_what_each_is_known_to_cost() -> None:

@@ -3,7 +3,6 @@
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
 from types import SimpleNamespace
@@ -11,11 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from serve.engine.admission import QueueLimits
-from serve.engine.cost_model import CostModel
 from serve.engine.engine import Engine
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome
-from serve.errors import InvalidRequest, Overloaded, Unavailable
+from serve.errors import Overloaded, Unavailable
 from serve.rules import EntropyRule
 from tests.serve.support.fake_runner import FakeRunner, Heads
 from tests.serve.support.fake_runner import fake_row as row_for
@@ -120,24 +118,6 @@ def test_a_full_queue_refuses_all_rows_of_a_request_and_harms_no_other(
     collected.wait_for(6)
 
 
-def test_what_would_never_fit_is_refused_for_good(make_engine: MakeEngine) -> None:
-    engine, _ = make_engine(limits=QueueLimits(max_rows=2, max_tokens=10))
-    with pytest.raises(InvalidRequest, match="send fewer at once"):
-        engine.submit([fake_row(1, 1), fake_row(2, 1), fake_row(3, 1)])
-    with pytest.raises(InvalidRequest, match="11 tokens"):
-        engine.submit([fake_row(1, 11)])
-
-
-def test_tokens_are_bounded_too(make_engine: MakeEngine) -> None:
-    gate = Gate()
-    engine, collected = make_engine(gate, QueueLimits(max_rows=10, max_tokens=10))
-    engine.submit([fake_row(1, 8)])
-    with pytest.raises(Overloaded, match="8 tokens"):
-        engine.submit([fake_row(2, 3)])
-    gate.open.set()
-    collected.wait_for(1)
-
-
 def test_draining_refuses_new_rows_and_answers_those_it_has(make_engine: MakeEngine) -> None:
     gate = Gate()
     engine, collected = make_engine(gate)
@@ -218,27 +198,6 @@ def test_an_engine_that_never_started_admits_nothing(make_engine: MakeEngine) ->
     with pytest.raises(Unavailable):
         engine.submit([fake_row(1)])
     assert engine.stop(0)
-
-
-def test_the_backlog_is_read_while_no_row_comes_or_goes(make_engine: MakeEngine) -> None:
-    def rows_may_come() -> bool:
-        if free := engine._lock.acquire(blocking=False):
-            engine._lock.release()
-        return free
-
-    class Prying(CostModel):
-        """Tells, in place of a segment's time, whether another thread could submit rows now."""
-
-        def segment_s(self, index: int, num_rows: int, num_tokens: int) -> float:
-            return pool.submit(rows_may_come).result(PATIENCE_S)
-
-    gate = Gate()
-    engine, _ = make_engine(gate)
-    engine._admission._costs = Prying(len(EXITS))
-    engine.submit([fake_row(1)])
-    with ThreadPoolExecutor(1) as pool:
-        assert engine.backlog.seconds == 0
-    gate.open.set()
 
 
 def test_rows_that_come_just_before_the_stop_are_answered() -> None:

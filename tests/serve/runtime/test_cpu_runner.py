@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -200,19 +199,6 @@ def test_a_run_is_one_call(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> N
     assert len([*walk(runner, [4, 9], [0, 1])]) == 2
     assert len([*walk(runner, [4, 9], [1])]) == 1
     assert calls == [(0, 1), (2, 3), (0, 3)]
-
-
-def test_a_bundle_is_opened_once(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[object] = []
-    session = ort.InferenceSession
-
-    def count(*args: object, **kwargs: object) -> ort.InferenceSession:
-        opened.append(args)
-        return session(*args, **kwargs)
-
-    monkeypatch.setattr(ort, "InferenceSession", count)
-    CpuRunner(bundle, "fp32", 2).presenting((1, 3))
-    assert len(opened) == 1
 
 
 def give_logits(path: Path, logits: Sequence[float]) -> None:
