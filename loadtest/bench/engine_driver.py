@@ -11,10 +11,10 @@ from loadtest.bench.errors import BenchFailed
 from loadtest.bench.inputs import Ids
 from serve.engine.admission import QueueLimits
 from serve.engine.engine import Engine
-from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome, Row
 from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 _TIMEOUT_S = 600.0

@@ -15,7 +15,7 @@ from loadtest.bench.one_graph_session import OneGraph, open_on_cpu
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
 from serve.classifier.variant import model_shape
-from serve.engine.executor import ModelShape
+from serve.engine.shape import ModelShape
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.ort_session import plain_options, session_options
 

@@ -16,8 +16,8 @@ from models.recorded import BundleSource, Source, TorchSource
 from serve.bundle.loader import MANIFEST, Bundle, load_bundle
 from serve.classifier.score_map import ScoreMap
 from serve.classifier.variant import serve_ladder, variant_shape
-from serve.engine.executor import ModelShape
 from serve.engine.runner import ModelRunner
+from serve.engine.shape import ModelShape
 from serve.policy.applied import AppliedPolicy
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import ExitChoice

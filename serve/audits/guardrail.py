@@ -30,10 +30,10 @@ class Alarm(NamedTuple):
     """A promise that live answers break.
 
     Attributes:
-        key: of the answers that break it.
-        version: of the policy that was judged.
-        promise: what audits say of it.
-        new_version: of the policy with a safer rule; None where it stays as it is.
+        key: the answers that break it.
+        version: version of the policy that was judged.
+        promise: what audits say of the promise.
+        new_version: version of the policy with a safer rule; None where no rule was changed.
     """
 
     key: AuditKey

@@ -113,9 +113,9 @@ def profile_quality(
     """Return what a tally says.
 
     Args:
-        key: of the tally.
+        key: the answers that are counted.
         tally: None where nothing has been drawn yet.
-        delta: of the guard: evidence of 1/delta is an alarm.
+        delta: the guard's; evidence of 1/delta is an alarm.
         expected: share of the certifying texts by exit layer; empty if unknown.
     """
     found = tally or Tally(since="")

@@ -30,8 +30,8 @@ class AuditRecord(NamedTuple):
     """One audited text.
 
     Attributes:
-        profile: that has answered; see `AuditKey`.
-        rows: the text, or each of its windows.
+        profile: name of the profile that has answered; see `AuditKey`.
+        rows: what the exits said of the text, or of each of its windows.
     """
 
     profile: str

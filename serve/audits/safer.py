@@ -28,11 +28,11 @@ def safer_policy(
     those on speed go.
 
     Args:
-        policy: in which the profile has a target.
-        profile: its name.
-        loss: of the promise that is broken.
+        policy: a policy in which the profile has a target.
+        profile: the profile's name, or `default`.
+        loss: the loss whose promise is broken.
         epsilon: what was promised.
-        ladder: of the variant that broke it.
+        ladder: the rungs of the variant that broke it.
     """
     wish = _safer_wish(policy, profile, loss, epsilon, ladder)
     name = policy.default if profile == DEFAULT else profile

@@ -1,4 +1,4 @@
-"""Tells an operator's own URL of alarms, beside all that answers requests."""
+"""Posts alarms to an operator's own URL, on a thread beside those that answer requests."""
 
 import json
 import logging

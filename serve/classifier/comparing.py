@@ -36,7 +36,7 @@ class Comparing:
         traits: the model.
         scores: maps the scores of its exits.
         entities: reads the answers of a token classifier; None for other tasks.
-        tolerance: of a regression: values further apart differ.
+        tolerance: values of a regression that are further apart differ.
     """
 
     traits: Traits

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.engine.core import EngineCore
-from serve.engine.executor import ModelShape
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.rules import CompiledRule, EntropyRule, ExitRule, PatienceRule
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner

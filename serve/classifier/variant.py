@@ -5,7 +5,7 @@ import shlex
 from serve.bundle.loader import CALIBRATION, Bundle
 from serve.bundle.manifest import Manifest, Precision
 from serve.classifier.exit_costs import Runner, measure_exit_costs
-from serve.engine.executor import ModelShape
+from serve.engine.shape import ModelShape
 from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.ladder import Ladder
 from serve.policy.served_ladder import TYPICAL_TOKENS, ServedLadder

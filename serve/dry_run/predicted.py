@@ -9,9 +9,9 @@ from serve.audits.record import AuditRecord
 from serve.bundle.recording import RECORDING
 from serve.classifier.classifier import Classifier
 from serve.dry_run.answers import AnswerReader
-from serve.dry_run.replay import Replay, TooLong, Which
 from serve.dry_run.texts import Texts
 from serve.dry_run.totals import Totals
+from serve.dry_run.trial import TooLong, Trial, Which
 from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.applied import AppliedPolicy
 from serve.policy.chosen_exit import ChosenExit
@@ -97,8 +97,8 @@ def on_audits_here(classifier: Classifier, policy: str | None) -> bytes:
     """Try the live policy, and another one, on the texts that this process has audited.
 
     Args:
-        classifier: of the model.
-        policy: the other one, as JSON; None for the live one alone.
+        classifier: the model.
+        policy: the other policy, as JSON; None to try the live one alone.
 
     Returns:
         An `OnAudits` as bytes.
@@ -119,14 +119,14 @@ def _on_audits(
     if not records:
         return OnAudits(0, dict.fromkeys(exits, (Totals(), Totals())))
     texts = Texts.audited(records, classifier.traits, classifier.temperatures)
-    replay = _replay(classifier, texts)
+    trial = _trial(classifier, texts)
     found: dict[Place, tuple[Found, Found]] = {}
     for place, chosen in exits.items():
         name = place.name
         if name == DEFAULT and isinstance(policy.default, str):
             name = policy.default
-        own = _tried(replay, chosen, texts.profiles == name)
-        found[place] = own, _tried(replay, chosen, None)
+        own = _tried(trial, chosen, texts.profiles == name)
+        found[place] = own, _tried(trial, chosen, None)
     return OnAudits(len(texts), found)
 
 
@@ -136,21 +136,21 @@ def on_recording(classifier: Classifier, exits: Exits) -> OnRecording:
     if recording is None:
         return OnRecording(None, 0, {})
     texts = Texts.recorded(recording)
-    replay = _replay(classifier, texts)
-    found = {place: _tried(replay, chosen, None) for place, chosen in exits.items()}
+    trial = _trial(classifier, texts)
+    found = {place: _tried(trial, chosen, None) for place, chosen in exits.items()}
     return OnRecording(source, len(texts), found)
 
 
-def _replay(classifier: Classifier, texts: Texts) -> Replay:
+def _trial(classifier: Classifier, texts: Texts) -> Trial:
     certified = classifier.ladder.certified
     tolerance = certified.tolerance if certified else None
     reader = AnswerReader(classifier.traits, classifier.scores, tolerance)
-    return Replay(texts, classifier.ladder, reader)
+    return Trial(texts, classifier.ladder, reader)
 
 
-def _tried(replay: Replay, chosen: ChosenExit, which: Which | None) -> Found:
+def _tried(trial: Trial, chosen: ChosenExit, which: Which | None) -> Found:
     try:
-        return replay.totals(chosen, which)
+        return trial.totals(chosen, which)
     except (InvalidRule, TooLong) as error:
         return str(error)
 

@@ -19,7 +19,7 @@ class Part(NamedTuple):
     """Some of the texts.
 
     Attributes:
-        recording: of their windows, those of a text side by side.
+        recording: what the exits said of their windows, those of a text side by side.
         first: (texts,) the row of each text's first window.
     """
 
@@ -41,8 +41,8 @@ class Texts(NamedTuple):
     """Texts in some order.
 
     Attributes:
-        parts: of all of them.
-        profiles: (texts,) what each was answered by; empty where that is not known.
+        parts: the texts, in parts of one width.
+        profiles: (texts,) name of the profile that has answered each; empty where it is not known.
     """
 
     parts: tuple[Part, ...]

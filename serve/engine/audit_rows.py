@@ -9,16 +9,17 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.engine.batch import arange, no_padding
+from serve.engine.batch import no_padding
 from serve.engine.device_errors import device_lost
-from serve.engine.runner import Hidden, Ids, ModelRunner
+from serve.engine.runner import Ids, ModelRunner, StepOutput
+from serve.engine.warm_up import steps
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +70,12 @@ class AuditRows:
     def __init__(self, runner: ModelRunner) -> None:
         """Start empty."""
         self._runner = runner
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the texts that wait
         self._texts: deque[AuditText] = deque()
         self._num_tokens = 0
-        self._running: _Run | None = None
-        self._advancing = threading.Lock()
+        self._advancing = threading.Lock()  # guards the text that runs
+        self._running: AuditText | None = None
+        self._walk: Iterator[Sequence[EveryExit] | None] = iter(())
 
     def __bool__(self) -> bool:
         return bool(self._running or self._texts)
@@ -93,19 +95,21 @@ class AuditRows:
         A failure ends the text that it is of. The error of a device that is lost is raised.
         """
         with self._advancing:
-            run = self._running = self._running or self._begin()
-            if run is None:
-                return
+            if self._running is None:
+                self._running = self._pop(math.inf)
+                if self._running is None:
+                    return
+                self._walk = _walk(self._runner, self._running)
             try:
-                run.advance(self._runner)
+                found = next(self._walk)
             except Exception as error:
-                self._end(run, None)
+                self._end(None)
                 if device_lost(error):
                     raise
                 log.warning("an audit failed", exc_info=True)
                 return
-            if len(run.found) == len(run.text.rows):
-                self._end(run, run.found)
+            if found is not None:
+                self._end(found)
 
     def drop(self, come_before_s: float) -> None:
         """Give up the texts that came before a time, but for one of which a segment runs now.
@@ -116,18 +120,15 @@ class AuditRows:
             text.done(None)
         if self._advancing.acquire(blocking=False):
             try:
-                if self._running and self._running.text.come_s < come_before_s:
-                    self._end(self._running, None)
+                if self._running and self._running.come_s < come_before_s:
+                    self._end(None)
             finally:
                 self._advancing.release()
 
-    def _begin(self) -> "_Run | None":
-        text = self._pop(math.inf)
-        return _Run(text) if text else None
-
-    def _end(self, run: "_Run", found: Sequence[EveryExit] | None) -> None:
-        self._running = None
-        run.text.done(found)
+    def _end(self, found: Sequence[EveryExit] | None) -> None:
+        text, self._running, self._walk = self._running, None, iter(())
+        assert text
+        text.done(found)
 
     def _pop(self, come_before_s: float) -> AuditText | None:
         with self._lock:
@@ -138,32 +139,20 @@ class AuditRows:
             return text
 
 
-class _Run:
-    """A text on its way: its rows go through the exits one after the other."""
+def _walk(runner: ModelRunner, text: AuditText) -> Iterator[Sequence[EveryExit] | None]:
+    """Run a segment of a text for each value; the last value is what all exits say."""
+    found: list[EveryExit] = []
+    for ids, types in text.rows:
+        said: list[StepOutput] = []
+        for output in steps(runner, ids[None], no_padding(len(ids)), types[None]):
+            said.append(output._replace(hidden=None))
+            if len(said) < len(runner):
+                yield None
+        found.append(_every_exit(said))
+        yield found if len(found) == len(text.rows) else None
 
-    def __init__(self, text: AuditText) -> None:
-        self.text = text
-        self.found: list[EveryExit] = []
-        self._hidden: Hidden = None
-        self._logits: list[NDArray[np.float32]] = []
-        self._uncertainty: list[NDArray[np.float32]] = []
 
-    def advance(self, runner: ModelRunner) -> None:
-        """Run the next segment."""
-        ids, types = self.text.rows[len(self.found)]
-        mask, depth = no_padding(len(ids)), len(self._logits)
-        if depth:
-            output = runner.advance(depth, self._hidden, arange(1), mask)
-        else:
-            output = runner.start(ids[None], mask, types[None])
-        self._hidden = output.hidden
-        self._logits.append(output.logits[0])
-        if output.uncertainty is not None:
-            self._uncertainty.append(output.uncertainty[0])
-        if depth + 1 == len(runner):
-            self._end_row()
-
-    def _end_row(self) -> None:
-        uncertainty = np.array(self._uncertainty, np.float32) if self._uncertainty else None
-        self.found.append(EveryExit(np.stack(self._logits), uncertainty))
-        self._hidden, self._logits, self._uncertainty = None, [], []
+def _every_exit(said: Sequence[StepOutput]) -> EveryExit:
+    logits = np.stack([output.logits[0] for output in said])
+    errors = [output.uncertainty[0] for output in said if output.uncertainty is not None]
+    return EveryExit(logits, np.array(errors, np.float32) if errors else None)

@@ -4,14 +4,24 @@ import math
 from dataclasses import dataclass, field
 
 from serve.engine.batch import Batch
-from serve.engine.merge_policy import BatchSize
 
 
 @dataclass(slots=True, eq=False)
 class BatchGroup:
-    """Batches at one depth that will run together.
+    """Batches at one depth that run together.
 
-    Without batches it stands for the batch of new rows that could start.
+    Without batches it stands for new rows that could start, or for a batch that may join.
+
+    Attributes:
+        depth: segments that the rows have been through.
+        level: the best priority among them.
+        deadline_s: the earliest.
+        held_from_s: start of the time for which the rows may be held back.
+        num_rows: how many.
+        longest: tokens of the longest.
+        held_until_s: until when the rows may be held back.
+        start_by_s: when they must start for the sake of the deadline.
+        batches: the batches.
     """
 
     depth: int
@@ -24,10 +34,12 @@ class BatchGroup:
     start_by_s: float = math.inf
     batches: list[Batch] = field(default_factory=list)
 
-    @property
-    def size(self) -> BatchSize:
-        """Its rows as one batch."""
-        return BatchSize(self.num_rows, self.longest, self.level, self.deadline_s)
+    @classmethod
+    def of(cls, batch: Batch) -> "BatchGroup":
+        """Return a group of one batch."""
+        group = cls(batch.depth, batch.level, batch.deadline_s, batch.held_from_s)
+        group.add(batch)
+        return group
 
     def add(self, batch: Batch) -> None:
         """Take in a batch at the same depth."""

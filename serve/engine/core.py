@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from serve.engine.audit_rows import AuditRows
 from serve.engine.batch import Batch, merge
-from serve.engine.cost_model import CostModel
+from serve.engine.cost_model import CostModel, last_exit_in_time
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
 from serve.engine.device_errors import device_lost, out_of_memory
-from serve.engine.executor import Executor, ModelShape, last_exit_in_time
 from serve.engine.fast_path import FastPath
 from serve.engine.outputs import (
     client_left,
     expired,
     outcomes_of,
+    record_exit,
     record_run,
     refusal,
     segment_failed,
@@ -25,6 +25,9 @@ from serve.engine.outputs import (
 from serve.engine.row import BatchStats, Outcome, Row
 from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits, Scheduler
+from serve.engine.shape import ModelShape
+from serve.rules.head_output import HeadOutput
+from serve.rules.judge import judge
 from serve.rules.reason import Reason
 
 log = logging.getLogger(__name__)
@@ -65,7 +68,6 @@ class EngineCore:
         self._clock, self._should_yield = clock, should_yield
         self.costs = shape.costs or CostModel(len(runner))
         self._recorder = CostRecorder(self.costs, observe)
-        self._executor = Executor(runner, shape)
         self._scheduler = Scheduler(len(runner), limits, self.costs)
         self._fast_path = FastPath(
             runner, shape, self._scheduler, self._recorder, clock, should_yield
@@ -169,10 +171,22 @@ class EngineCore:
             self.costs.observe_join(len(batch.rows), batch.longest, perf_counter() - began)
         size = len(batch.rows), batch.num_tokens, batch.longest
         first, until, began = batch.depth, self._until(batch), perf_counter()
-        self._executor.run(batch, until)
+        self._advance(batch, until)
         run_s = perf_counter() - began
         record_run(batch.rows, until, run_s, self._clock)
         return batch, SegmentRun(first, until, *size, run_s, 0.0)
+
+    def _advance(self, batch: Batch, until: int) -> None:
+        """Run a batch to an exit; take over its hidden states and what the head gives."""
+        if batch.depth:
+            output = self._runner.advance(batch.depth, batch.hidden, batch.keep, batch.mask, until)
+        else:
+            ids, types = batch.padded(self._shape.pad_id)
+            output = self._runner.start(ids, batch.mask, types, until)
+        batch.hidden = output.hidden
+        batch.keep = np.arange(len(batch.rows), dtype=np.int64)
+        batch.depth = until + 1
+        batch.head = HeadOutput(output.logits, output.uncertainty, batch.counted)
 
     def _until(self, batch: Batch) -> int:
         """Return the exit at which the batch's next run ends.
@@ -191,7 +205,7 @@ class EngineCore:
         """Judge the rows after a run, let those leave that may, and requeue the others."""
         began = perf_counter()
         try:
-            reasons = self._executor.judge(batch)
+            reasons = self._reasons(batch)
         except Exception:
             # Not tried again: the segment has run, and rules may have counted this exit.
             log.exception("the outputs at depth %d could not be judged", batch.depth)
@@ -200,6 +214,20 @@ class EngineCore:
         self._scheduler.requeue(batch, self._clock())
         self._recorder.record(run._replace(judge_s=perf_counter() - began))
         return outcomes
+
+    def _reasons(self, batch: Batch) -> NDArray[np.int8]:
+        """Return (rows,) each row's `Reason` at the exit that the batch has just reached.
+
+        Sets the batch's signals and predictions, and writes the rows' exit traces.
+        """
+        index, shape = batch.depth - 1, self._shape
+        decision = judge(
+            batch.state, batch.head, index, len(shape.exits), shape.temperatures[index]
+        )
+        batch.signals, batch.prediction = decision.signals, decision.prediction
+        if batch.traced:
+            record_exit(batch)
+        return decision.reasons
 
     def _finish(self, batch: Batch, reasons: NDArray[np.int8]) -> list[Outcome]:
         """Answer the rows that have a reason to leave, and keep the others."""

@@ -6,7 +6,8 @@ Old runs fade. The shape that the warm-up has found stays, scaled to the present
 traffic of one length says nothing about other lengths.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -17,6 +18,10 @@ REFIT_EVERY = 128
 MEMORY = 512  # observations of a segment that count; older ones fade
 CLIP = 3.0  # an observation counts as at most so many times its estimate, and at least 1 / so many
 ANCHOR = 16.0  # the warm-up's shape weighs as much as so many observations
+
+
+# A run that passes exits lasts no longer than this: new rows of a better priority wait for its end.
+MAX_RUN_S = 0.04
 
 
 class SegmentCost(NamedTuple):
@@ -149,6 +154,34 @@ class CostModel:
         self._remaining = [SegmentCost(*cost) for cost in sums.tolist()]
         self._costs = costs
         self.known = all(any(cost) for cost in costs)
+
+
+def last_exit_in_time(
+    until: int,
+    costs: CostModel,
+    size: tuple[int, int, int],
+    deadline_s: float,
+    clock: Callable[[], float],
+) -> int:
+    """Return an exit, `until` or an earlier one, that a run reaches within `MAX_RUN_S`.
+
+    The run also ends before a deadline, but one segment runs in any case. For a deadline the larger
+    of two estimates counts, today's and the warm-up's: today's may come from texts of another
+    length.
+
+    Args:
+        until: index of the exit at which the run would end.
+        costs: what segments cost.
+        size: the batch's depth, its rows, and the tokens of the longest.
+        deadline_s: on the clock; infinite for none.
+        clock: monotonic seconds.
+    """
+    if until == size[0]:
+        return until
+    if deadline_s == math.inf:
+        return min(until, costs.reach(*size, MAX_RUN_S) - 1)
+    free_s = min(MAX_RUN_S, deadline_s - clock())
+    return min(until, costs.reach(*size, free_s) - 1, costs.at_warm_up.reach(*size, free_s) - 1)
 
 
 class _Fit:

@@ -15,10 +15,10 @@ from serve.engine.admission import Admission, QueueLimits
 from serve.engine.audit_rows import AuditText
 from serve.engine.core import EngineCore
 from serve.engine.cost_model import CostModel
-from serve.engine.executor import ModelShape
 from serve.engine.row import BatchStats, Deliver, Outcome, Priority, Row
 from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.errors import OfframpError, Unavailable
 
 log = logging.getLogger(__name__)

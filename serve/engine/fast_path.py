@@ -15,13 +15,14 @@ from time import perf_counter
 import numpy as np
 
 from serve.engine.batch import Batch, arange, no_padding
+from serve.engine.cost_model import last_exit_in_time
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
 from serve.engine.device_errors import device_lost
-from serve.engine.executor import ModelShape, last_exit_in_time
 from serve.engine.outputs import FinalOutput, outcome_of, record_run, segment_failed
 from serve.engine.row import Outcome, Row
 from serve.engine.runner import Hidden, Ids, ModelRunner, StepOutput
 from serve.engine.scheduler import Scheduler
+from serve.engine.shape import ModelShape
 from serve.rules.head_output import HeadOutput
 from serve.rules.judge import judge
 from serve.rules.reason import Reason

@@ -2,8 +2,8 @@
 
 import math
 import sys
-from typing import NamedTuple
 
+from serve.engine.batch_group import BatchGroup
 from serve.engine.batch_selection import SizeLimits
 from serve.engine.cost_model import CostModel, SegmentCost
 
@@ -17,28 +17,12 @@ ENOUGH = 0.95
 ENOUGH_IN_HASTE = 0.8
 
 
-class BatchSize(NamedTuple):
-    """Rows that would run as one batch.
-
-    Attributes:
-        num_rows: how many.
-        longest: tokens of the longest.
-        level: the best priority among them.
-        deadline_s: the earliest.
-    """
-
-    num_rows: int
-    longest: int
-    level: int
-    deadline_s: float
-
-
 def should_merge(
     costs: CostModel,
     ahead: SegmentCost,
     limits: SizeLimits,
-    one: BatchSize,
-    other: BatchSize,
+    one: BatchGroup,
+    other: BatchGroup,
     now_s: float,
 ) -> bool:
     """Tell whether two batches at one depth may and should run on together.
@@ -90,8 +74,8 @@ def enough_rows(ahead: SegmentCost, longest: int, limits: SizeLimits, share: flo
 def _suffers(
     ahead: SegmentCost,
     limits: SizeLimits,
-    size: BatchSize,
-    mate: BatchSize,
+    size: BatchGroup,
+    mate: BatchGroup,
     together_s: float,
     now_s: float,
 ) -> bool:

@@ -19,7 +19,7 @@ from serve.engine.batch import Batch
 from serve.engine.batch_group import BatchGroup
 from serve.engine.batch_selection import SizeLimits
 from serve.engine.cost_model import CostModel, SegmentCost
-from serve.engine.merge_policy import ENOUGH_IN_HASTE, BatchSize, enough_rows, should_merge
+from serve.engine.merge_policy import ENOUGH_IN_HASTE, enough_rows, should_merge
 from serve.engine.row import Row
 from serve.engine.waiting_queue import WaitingQueue
 
@@ -89,11 +89,13 @@ class Scheduler:
         """Take back a batch after a run; an empty one is dropped."""
         if not batch.rows:
             return
-        group = next((group for group in self._groups if self._joins(group, batch, now_s)), None)
-        if not group:
-            group = BatchGroup(batch.depth, batch.level, batch.deadline_s, batch.held_from_s)
+        own = BatchGroup.of(batch)
+        group = next((group for group in self._groups if self._joins(group, own, now_s)), None)
+        if group:
+            group.add(batch)
+        else:
+            group = own
             self._groups.append(group)
-        group.add(batch)
         self._set_due(group)
 
     def hold(self, batch: Batch, started_s: float) -> None:
@@ -197,13 +199,12 @@ class Scheduler:
             ahead, group.longest, self._size_limits, ENOUGH_IN_HASTE
         )
 
-    def _joins(self, group: BatchGroup, batch: Batch, now_s: float) -> bool:
-        """Tell whether the batch fits into the group, and it pays to run together."""
-        if group.depth != batch.depth:
+    def _joins(self, group: BatchGroup, own: BatchGroup, now_s: float) -> bool:
+        """Tell whether a batch fits into the group, and it pays to run together."""
+        if group.depth != own.depth:
             return False
-        size = BatchSize(len(batch.rows), batch.longest, batch.level, batch.deadline_s)
-        ahead = self._costs.remaining(batch.depth)
-        return should_merge(self._costs, ahead, self._size_limits, group.size, size, now_s)
+        ahead = self._costs.remaining(own.depth)
+        return should_merge(self._costs, ahead, self._size_limits, group, own, now_s)
 
     def _pop(self, group: BatchGroup) -> list[Batch]:
         self._groups.remove(group)

@@ -23,8 +23,6 @@ from serve.classifier.catalog import Catalog
 from serve.engine.row import Answer, BatchStats
 from serve.errors import Overloaded
 from serve.http.settings import ConnectionState
-from serve.metrics.catalog import model_samples
-from serve.metrics.connections import connection_samples
 from serve.metrics.families import FamilyCollector
 from serve.metrics.names import (
     BUILD_INFO,
@@ -34,6 +32,8 @@ from serve.metrics.names import (
     OF_MODELS,
     OF_REPLICAS,
 )
+from serve.metrics.of_connections import connection_samples
+from serve.metrics.of_models import model_samples
 from serve.rules.reason import Reason
 from serve.version import __version__
 
@@ -53,7 +53,7 @@ class Metrics:
 
     Attributes:
         node: address of the Ray cluster's node that the process runs on; empty without Ray.
-        answers: that clients have not taken yet, over HTTP and over gRPC.
+        answers: what clients have not taken yet, over HTTP and over gRPC.
     """
 
     def __init__(self, depth: int = 1) -> None:

@@ -28,8 +28,8 @@ def merge_pages(pages: Mapping[str, str], unreachable: int, counted: ReplicaCoun
     The lines of the pages are copied: to parse and print them again takes 0.1 s for each replica.
 
     Args:
-        pages: by replica, as prometheus_client writes them.
-        unreachable: replicas that gave no page.
+        pages: the page of each replica, as prometheus_client writes it.
+        unreachable: number of replicas that gave no page.
         counted: how many replicas there are.
     """
     declared: dict[str, list[str]] = {}  # the lines that declare a family

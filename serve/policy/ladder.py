@@ -82,7 +82,7 @@ class Decisions(Frozen):
     """The rungs that are certified for what a flag decides.
 
     Attributes:
-        flag: by label, the score from which on it flags a text.
+        flag: the score from which on a label flags a text, by label.
         num_flagged: certifying texts that full depth flags.
         rungs: from safe to fast; the first one never leaves early.
     """
@@ -124,7 +124,7 @@ class Ladder(Frozen):
         num_certifying: texts that certify.
         mean_tokens: mean length of the certifying texts.
         metric: what the loss `metric` is about, such as `accuracy`; None without labels.
-        tolerance: of a regression: values further apart disagree.
+        tolerance: values further apart disagree; None of other tasks than regression.
         rungs: from safe to fast; the first one never leaves early.
         reference: which other classifier the losses `reference` and `reference_score` are about.
         decisions: the same for the decisions of flags, each flag once.

@@ -82,7 +82,7 @@ class Resolution:
     """What a target has become.
 
     Attributes:
-        rung: whose rule is used.
+        rung: the rung whose rule is used.
         certificate: the certificate of what was asked for; None where nothing is certified, and at
             full depth unless a reference was asked for.
         certificates: of a target about decisions, the certificates of what is missed and of false

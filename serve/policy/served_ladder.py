@@ -29,7 +29,7 @@ class ServedLadder:
         certified: the ladder of just this variant; None if it has none. The rungs are then never,
             and to leave at each exit.
         uncertified: a sentence that says why nothing is certified, and what helps.
-        traits: of the model.
+        traits: the model as its rules see it.
         exit_times_ms: from a rule to (exits,) milliseconds that a lone text takes to leave at each
             exit.
     """

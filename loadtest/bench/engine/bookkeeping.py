@@ -13,9 +13,9 @@ from loadtest.bench.inputs import Ids, random_texts
 from loadtest.simulator.exit_mixes import uniform
 from loadtest.simulator.lengths import sst2_lengths
 from serve.engine.core import EngineCore
-from serve.engine.executor import ModelShape
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.rules.traits import Traits
 
 _WHAT = "answers with segments that cost nothing, 12 segments, 64 in flight"

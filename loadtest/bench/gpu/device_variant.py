@@ -13,8 +13,8 @@ from serve.bundle.loader import Bundle
 from serve.bundle.manifest import FOR_GPUS, Precision
 from serve.classifier.options import BATCH_LIMITS
 from serve.classifier.variant import model_shape
-from serve.engine.executor import ModelShape
 from serve.engine.runner import ModelRunner
+from serve.engine.shape import ModelShape
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from models.recorded import BundleSource
 from serve.bundle.loader import load_bundle
 from serve.engine.core import EngineCore
-from serve.engine.executor import ModelShape
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.rules import CompiledRule, ExitRule
 from serve.runtime.placement import Placement, build_runner
 from serve.tokenization.tokenizer import Text, Tokens

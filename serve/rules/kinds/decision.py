@@ -81,7 +81,7 @@ class DecisionRule(Rule):
         return (found,) * len(traits.exits)
 
     def criterion(self, traits: Traits) -> Criterion:
-        return Decision(traits.task, traits.labels)
+        return SureDecision(traits.task, traits.labels)
 
     def columns(self, traits: Traits) -> FreshColumns:
         above, below = self.leave_above or {}, self.leave_below or {}
@@ -97,7 +97,7 @@ class DecisionRule(Rule):
 
 
 @dataclass(frozen=True)
-class Decision(Criterion):
+class SureDecision(Criterion):
     """Any label that is surely high, or all of them surely low.
 
     Attributes:

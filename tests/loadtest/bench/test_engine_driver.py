@@ -8,10 +8,10 @@ from loadtest.bench.engine.free_segments import FreeSegments
 from loadtest.bench.engine_driver import driving, row_of, rows_of
 from loadtest.bench.errors import BenchFailed
 from loadtest.bench.inputs import random_texts
-from serve.engine.executor import ModelShape
 from serve.engine.row import Row
 from serve.engine.runner import Ids, StepOutput
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.rules import NeverRule
 from tests.support.traits import two_labels
 

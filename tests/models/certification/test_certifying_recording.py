@@ -7,9 +7,9 @@ from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.recording import CERTIFYING
 from serve.classifier.score_map import ScoreMap
 from serve.dry_run.answers import AnswerReader
-from serve.dry_run.replay import Replay
 from serve.dry_run.texts import Texts
 from serve.dry_run.totals import Totals
+from serve.dry_run.trial import Trial
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.ladder import Ladder
 from serve.policy.profile import Settings
@@ -33,11 +33,11 @@ class Tried:
         )
         scores = ScoreMap(bundle.score_temperatures("fp32"))
         reader = AnswerReader(recording.traits, scores, self.ladder.tolerance)
-        self._replay = Replay(Texts.recorded(recording), self._served, reader)
+        self._trial = Trial(Texts.recorded(recording), self._served, reader)
 
     def totals(self, rule: ExitRule, flag: dict[str, float] | None = None) -> Totals:
         chosen = ChosenExit(self._served.compile(rule), settings=Settings(flag=flag))
-        return self._replay.totals(chosen)
+        return self._trial.totals(chosen)
 
 
 def ladder_of(bundle: Bundle) -> Ladder:

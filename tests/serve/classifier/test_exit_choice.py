@@ -15,7 +15,7 @@ from serve.classifier import exit_choice, exit_costs
 from serve.classifier.exit_choice import choose_exits
 from serve.classifier.options import EngineOptions
 from serve.engine.core import EngineCore
-from serve.engine.executor import ModelShape
+from serve.engine.shape import ModelShape
 from serve.errors import InvalidBundle, InvalidRequest
 from serve.policy.database import Database
 from serve.runtime.cpu_runner import CpuRunner

@@ -10,8 +10,8 @@ import pytest
 
 from serve.engine.audit_rows import MAX_TEXTS, MAX_TOKENS, AuditRows, AuditText, EveryExit
 from serve.engine.engine import Engine
-from serve.engine.executor import ModelShape
 from serve.engine.row import Answer
+from serve.engine.shape import ModelShape
 from serve.errors import Unavailable
 from serve.rules import EntropyRule
 from tests.serve.engine.test_engine import Collected, Gate
@@ -165,7 +165,7 @@ def test_an_idle_engine_wakes_for_an_audit_and_counts_it_nowhere() -> None:
     engine.start()
     assert engine.audit(found.text(AUDIT))
     assert gate.entered.wait(PATIENCE_S)
-    assert engine.backlog == (0, 0, 0.0, 0.0)
+    assert engine.backlog == (0, 0, 0.0)
     gate.open.set()
     assert found.wait_for(1)[AUDIT] is not None
     assert engine.stop(PATIENCE_S)

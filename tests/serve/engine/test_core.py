@@ -8,7 +8,7 @@ import pytest
 from serve.engine.cost_model import SegmentCost
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
-from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
+from serve.errors import Cancelled, ModelFailure
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
 from serve.rules.reason import Reason
 from tests.serve.support.core_bench import CoreBench
@@ -35,16 +35,6 @@ def answer_of(outcome: Outcome) -> Answer:
     return outcome.result
 
 
-def test_easy_row_leaves_and_the_batch_shrinks() -> None:
-    bench = bench_of(sure_from({1: 0, 2: 2, 3: 3}))
-    rule = EntropyRule(threshold=0.3)
-    bench.add(fake_row(1, 5, rule), fake_row(2, 4, rule), fake_row(3, 4, rule))
-    assert [o.row.tag for o in bench.step()] == [1]
-    bench.finish()
-    assert [run.keys for run in bench.runner.runs] == [[1, 2, 3], [2, 3], [2, 3], [3]]
-    assert [run.num_tokens for run in bench.runner.runs] == [5, 4, 4, 4]
-
-
 def test_an_answer_says_where_why_and_how_long() -> None:
     bench = bench_of(sure_from({1: 1}))
     bench.add(fake_row(1, rule=EntropyRule(threshold=0.3)))
@@ -67,18 +57,6 @@ def test_rows_of_a_better_priority_enter_while_others_are_deeper_and_go_on_toget
     assert [run.keys for run in bench.runner.runs] == [[1], [2, 3, 4], *[together] * 3]
 
 
-def test_batches_that_join_keep_every_row_its_own_state() -> None:
-    """Rows of different lengths, joined after some have left, in both orders."""
-    bench = bench_of(sure_from({1: 0, 2: 3, 3: 0, 4: 3, 5: 3}), BatchLimits(max_rows=3), SOON_S)
-    rule = EntropyRule(threshold=0.3)
-    bench.add(fake_row(1, 9, rule), fake_row(2, 4, rule))
-    bench.step()
-    bench.add(*(fake_row(key, 5, rule, priority=Priority.HIGH) for key in (3, 4, 5)))
-    answers = {o.row.tag: answer_of(o).exit_index for o in bench.finish()}
-    assert answers == {3: 0, 2: 3, 4: 3, 5: 3}
-    assert [2, 4, 5] in [run.keys for run in bench.runner.runs]
-
-
 def test_a_late_row_leaves_with_the_best_answer_it_has() -> None:
     bench = bench_of(sure_from({1: 3, 2: 3}))
     rule = EntropyRule(threshold=0.3)
@@ -91,14 +69,6 @@ def test_a_late_row_leaves_with_the_best_answer_it_has() -> None:
     assert (answer.reason, answer.exit_index) == (Reason.DEADLINE, 1)
     assert answer.logits.tolist() == pytest.approx(list(UNSURE))
     assert answer_of(outcomes[1]).reason is Reason.FINAL
-
-
-def test_a_row_too_late_to_start_is_an_error_and_never_runs() -> None:
-    bench = bench_of(sure_from({1: 3, 2: 3}))
-    bench.add(fake_row(1, deadline_s=0.5), fake_row(2))
-    results = {o.row.tag: o.result for o in bench.finish()}
-    assert isinstance(results[1], DeadlineExceeded)
-    assert all(1 not in run.keys for run in bench.runner.runs)
 
 
 def test_a_row_whose_client_has_left_is_dropped_before_its_next_segment() -> None:
@@ -149,13 +119,6 @@ def test_a_head_that_gives_no_number_gives_no_label(
     results = {o.row.tag: o.result for o in bench.finish()}
     assert isinstance(results[1], ModelFailure)
     assert isinstance(results[2], Answer)
-
-
-def test_a_nan_on_the_way_is_passed_and_the_last_layer_answers() -> None:
-    bench = bench_of(lambda key, index: (math.nan, 0.0) if index < 3 else UNSURE)
-    bench.add(fake_row(1, rule=EntropyRule(threshold=0.7)))
-    answer = answer_of(bench.finish()[0])
-    assert (answer.reason, answer.exit_index) == (Reason.FINAL, 3)
 
 
 def test_figures_of_a_batch_count_rows_tokens_and_padding() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from serve.engine.admission import QueueLimits
 from serve.engine.engine import Engine
-from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome
+from serve.engine.shape import ModelShape
 from serve.errors import Overloaded, Unavailable
 from serve.rules import EntropyRule
 from tests.serve.support.fake_runner import FakeRunner, Heads

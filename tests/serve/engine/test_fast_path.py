@@ -1,6 +1,5 @@
 """A row that is alone goes from exit to exit without a batch, and notices when that must end."""
 
-import math
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -61,13 +60,6 @@ def test_every_run_is_written_down_once_the_answer_is_out() -> None:
     ]
 
 
-def test_next_turn_writes_down_what_nobody_has_asked_for() -> None:
-    bench = bench_of()
-    bench.step(fake_row(1))
-    bench.step(fake_row(2))
-    assert len(bench.seen) == len(EXITS)
-
-
 def test_row_waits_for_those_who_come() -> None:
     bench = bench_of(between=lambda runs: runs == 2)
     rule = EntropyRule(threshold=0.3)
@@ -78,54 +70,6 @@ def test_row_waits_for_those_who_come() -> None:
         outcomes += bench.step()
     assert {outcome.row.tag for outcome in outcomes} == {1, 2}
     assert sum(run.keys.count(1) for run in bench.runner.runs) == len(EXITS)
-
-
-def test_row_whose_client_leaves_on_the_way_is_dropped() -> None:
-    row = fake_row(1, rule=EntropyRule(threshold=0.3))
-
-    def leave(runs: int) -> bool:
-        row.cancelled = runs == 2
-        return False
-
-    bench = bench_of(between=leave)
-    outcomes = [*bench.step(row), *bench.step()]
-    ((_, error),) = outcomes
-    assert isinstance(error, Cancelled)
-    assert len(bench.runner.runs) == 3
-
-
-def test_row_that_becomes_late_on_the_way_leaves_with_what_it_has() -> None:
-    bench = bench_of()
-
-    def pass_time(runs: int) -> bool:
-        bench.now_s = float(runs)
-        return False
-
-    bench.between = pass_time
-    outcomes = [*bench.step(fake_row(1, rule=EntropyRule(threshold=0.3), deadline_s=2.5))]
-    outcomes += bench.step()
-    ((_, answer),) = outcomes
-    assert isinstance(answer, Answer)
-    assert (answer.exit_index, answer.reason) == (2, Reason.DEADLINE)
-    assert answer.signal == pytest.approx(math.log(2), abs=2e-3)
-
-
-def test_row_with_others_in_flight_is_judged_as_ever() -> None:
-    bench = bench_of()
-    bench.step(fake_row(1, 3), fake_row(2, 3, LayerRule(layer=1)))
-    assert [run.keys for run in bench.runner.runs] == [[1, 2]]
-
-
-def test_row_that_others_leave_behind_goes_on_alone() -> None:
-    bench = bench_of()
-    one = fake_row(1, 3, EntropyRule(threshold=0.3))
-    other = fake_row(2, 3, LayerRule(layer=2))
-    outcomes = [*bench.step(one, other), *bench.step()]
-    assert [outcome.row.tag for outcome in outcomes] == [2]
-    ((_, answer),) = bench.step()
-    assert isinstance(answer, Answer)
-    assert answer.exit_index == len(EXITS) - 1
-    assert [run.keys for run in bench.runner.runs] == [[1, 2]] * 2 + [[1]] * 4
 
 
 @pytest.mark.parametrize(("waited_s", "held_from_s"), [(0.0, 5.0), (0.004, 5.0), (9.0, 14.0)])

@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 
 from serve.bundle.loader import Bundle
-from serve.engine.batch import Batch
+from serve.engine import core
 from serve.engine.core import EngineCore
 from serve.engine.device_errors import device_lost, out_of_memory
-from serve.engine.executor import Executor, ModelShape
 from serve.engine.row import Answer, Row
 from serve.engine.runner import StepOutput
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.errors import ModelFailure
 from serve.rules import EntropyRule, ExitRule, LayerRule
+from serve.rules.head_output import HeadOutput
+from serve.rules.judge import Decision, judge
+from serve.rules.rule_state import RuleState
 from serve.runtime.cpu_runner import CpuRunner
 from tests.serve.support.lost_device import ILLEGAL_ADDRESS
 from tests.support.tiny import DEPTH
@@ -127,14 +130,12 @@ def test_logits_that_cannot_be_judged_fail_their_batches_rows_only(
 def test_no_exit_is_skipped_where_judging_runs_out_of_memory(
     bundle: Bundle, chain: CpuRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = Executor.judge
-
-    def short(executor: Executor, batch: Batch) -> Any:
-        if batch.depth == 2 and len(batch.rows) == 3:
+    def short(state: RuleState, head: HeadOutput, index: int, *model: Any) -> Decision:
+        if index == 1 and len(state.kind) == 3:
             raise MemoryError
-        return judge(executor, batch)
+        return judge(state, head, index, *model)
 
-    monkeypatch.setattr(Executor, "judge", short)
+    monkeypatch.setattr(core, "judge", short)
     runner = Faulty(chain, lambda index, num_rows, step: step)
     results = answers(bundle, runner, [6, 6, 6], LayerRule(layer=2))
     assert all(isinstance(results[tag], ModelFailure) for tag in range(3))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from serve.bundle.loader import Bundle
 from serve.engine.core import EngineCore
-from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Row
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.rules import ExitRule, LayerRule, NeverRule
 from serve.rules.reason import Reason
 from serve.runtime.cpu_runner import CpuRunner

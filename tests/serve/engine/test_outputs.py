@@ -10,7 +10,7 @@ import pytest
 from serve.engine.batch import Batch
 from serve.engine.outputs import final_outputs, record_exit
 from serve.engine.row import Answer
-from serve.rules import ConfidenceRule, EntropyRule, VotingRule
+from serve.rules import ConfidenceRule, VotingRule
 from serve.rules.head_output import HeadOutput
 from serve.rules.reason import Reason
 from serve.rules.traits import Task, Traits
@@ -96,30 +96,6 @@ def answers_of(bench: CoreBench) -> dict[int, Answer]:
     outcomes = bench.finish()
     assert all(isinstance(outcome.result, Answer) for outcome in outcomes)
     return {outcome.row.tag: outcome.result for outcome in outcomes}  # type: ignore[misc]
-
-
-def test_an_answer_carries_what_every_exit_said_if_it_was_asked_for() -> None:
-    said = {(1, 0): UNSURE, (1, 1): OTHER, (1, 2): SURE}
-    bench = CoreBench(lambda key, index: said.get((key, index), UNSURE), 3)
-    bench.add(fake_row(1, rule=EntropyRule(threshold=0.2), exit_trace=[]), fake_row(2))
-    answers = answers_of(bench)
-    exit_trace = answers[1].exit_trace
-    assert [passed.exit_index for passed in exit_trace] == [0, 1, 2]
-    np.testing.assert_array_equal([p.logits for p in exit_trace], np.float32([UNSURE, OTHER, SURE]))
-    assert [passed.signal for passed in exit_trace][-1] == answers[1].signal
-    assert answers[2].exit_trace == ()
-
-
-def test_a_row_that_was_never_sure_is_answered_by_the_head_that_was_surest() -> None:
-    said = [UNSURE, OTHER, UNSURE]
-    bench = CoreBench(lambda key, index: said[index], 3)
-    bench.add(fake_row(1, rule=ConfidenceRule(threshold=0.99, fallback="most_confident")))
-    bench.add(fake_row(2))
-    answers = answers_of(bench)
-    assert (answers[1].exit_index, answers[1].head_index) == (2, 1)
-    assert answers[1].logits.tolist() == list(OTHER)
-    assert (answers[2].exit_index, answers[2].head_index) == (2, 2)
-    assert answers[2].logits.tolist() == pytest.approx(list(UNSURE))
 
 
 def test_the_majority_decides_the_label_and_the_head_the_logits() -> None:

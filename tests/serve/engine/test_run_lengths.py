@@ -2,10 +2,10 @@
 
 from serve.engine.core import EngineCore
 from serve.engine.cost_model import CostModel, SegmentCost
-from serve.engine.executor import ModelShape
 from serve.engine.row import Priority, Row
 from serve.engine.runner import Ids, StepOutput
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.rules import EntropyRule, LayerRule
 from tests.serve.support.fake_runner import FakeRunner, fake_row
 from tests.support.traits import two_labels

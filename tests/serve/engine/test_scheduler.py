@@ -43,13 +43,6 @@ def deeper(scheduler: Scheduler, batches: list[Batch], leavers: tuple[int, ...] 
         scheduler.requeue(batch, 0)
 
 
-def test_equals_go_in_the_order_they_came() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=2), GPU)
-    scheduler.add([row(key) for key in (1, 2, 3)])
-    assert keys(scheduler.schedule(0)) == [1, 2]
-    assert keys(scheduler.schedule(0)) == [3]
-
-
 def test_a_lone_text_does_not_wait_for_the_whole_of_a_large_request() -> None:
     # A row of 10 tokens takes 1 s per layer, so 4 s: one turn of theirs in 16 s.
     scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1), CPU)
@@ -59,39 +52,11 @@ def test_a_lone_text_does_not_wait_for_the_whole_of_a_large_request() -> None:
     assert [keys(scheduler.schedule(20))[0] for _ in range(4)] == [2, 9, 3, 4]
 
 
-def test_nor_does_the_large_request_wait_for_all_who_come_after_it() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1), CPU)
-    scheduler.add([row(key, 10, ahead_tokens=10 * (key - 1)) for key in (1, 2, 3)])
-    scheduler.add([row(4 + i, 10, admitted_s=1.0 + 15 * i) for i in range(4)])
-    order = [keys(scheduler.schedule(60))[0] for _ in range(7)]
-    assert order == [1, 4, 2, 5, 6, 3, 7]
-
-
 def test_where_tokens_are_dear_a_batch_holds_rows_of_like_length() -> None:
     scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
     scheduler.add([row(1, 40), row(2, 4), row(3, 40), row(4, 4)])
     assert keys(scheduler.schedule(0)) == [1, 3]
     assert keys(scheduler.schedule(0)) == [2, 4]
-
-
-def test_where_launches_are_dear_rows_of_any_length_go_together() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), GPU)
-    scheduler.add([row(1, 40), row(2, 4), row(3, 50), row(4, 5)])
-    assert keys(scheduler.schedule(0)) == [1, 2, 3, 4]
-
-
-def test_a_row_longer_than_the_token_budget_still_runs() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_tokens=8), GPU)
-    scheduler.add([row(1, 50), row(2, 50)])
-    assert keys(scheduler.schedule(0)) == [1]
-
-
-def test_a_quiet_server_lets_rows_run_on_until_they_leave() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), GPU)
-    scheduler.add([row(1)])
-    deeper(scheduler, scheduler.schedule(0))
-    scheduler.add([row(2)])
-    assert keys(scheduler.schedule(0)) == [1]
 
 
 @pytest.mark.parametrize("costs", [CPU, GPU])
@@ -129,13 +94,6 @@ def test_those_who_come_while_others_run_count_when_the_next_batch_is_formed() -
     assert not scheduler
 
 
-def test_batches_too_different_in_length_stay_apart() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
-    for batch in (Batch([row(1, 3)], depth=1), Batch([row(2, 60)], depth=1)):
-        scheduler.requeue(batch, 0)
-    assert len(scheduler.schedule(0)) == 1
-
-
 @pytest.mark.parametrize("costs", [GPU, CPU])
 def test_waiting_rows_go_by_priority_and_then_by_age(costs: CostModel) -> None:
     scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1), costs)
@@ -151,14 +109,6 @@ def test_a_row_of_high_priority_overtakes_a_batch_in_flight() -> None:
     assert keys(scheduler.schedule(4)) == [2]
 
 
-def test_but_not_one_that_has_been_there_for_long() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(aging_s=5), CPU)
-    scheduler.add([row(1)])
-    deeper(scheduler, scheduler.schedule(0))
-    scheduler.add([row(2, admitted_s=12.0, priority=Priority.HIGH)])
-    assert keys(scheduler.schedule(12)) == [1]
-
-
 def test_a_batch_carries_the_priority_of_its_best_row() -> None:
     scheduler = Scheduler(DEPTH, BatchLimits(), GPU)
     scheduler.requeue(Batch([row(1, priority=Priority.LOW)], depth=2), 0)
@@ -167,23 +117,11 @@ def test_a_batch_carries_the_priority_of_its_best_row() -> None:
     assert keys(scheduler.schedule(0)) == [2, 3]
 
 
-def test_a_batch_whose_best_row_has_left_is_no_better_than_the_rest() -> None:
-    batch = Batch([row(1), row(2, priority=Priority.LOW)])
-    batch.set_rows(batch.rows[1:])
-    assert batch.level == Priority.LOW
-
-
 def test_waiting_makes_up_for_a_low_priority() -> None:
     scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1, aging_s=5), CPU)
     scheduler.add([row(1, priority=Priority.LOW)])
     scheduler.add([row(2, admitted_s=4.9), row(3, admitted_s=5.1)])
     assert [keys(scheduler.schedule(6)) for _ in range(3)] == [[2], [1], [3]]
-
-
-def test_the_earliest_deadline_goes_first_when_deadlines_are_tight() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1, aging_s=5), CPU)
-    scheduler.add([row(1), row(2, deadline_s=4), row(3, deadline_s=3)])
-    assert [keys(scheduler.schedule(0)) for _ in range(3)] == [[3], [2], [1]]
 
 
 def test_a_batch_whose_deadline_comes_near_is_not_overtaken() -> None:
@@ -271,35 +209,6 @@ def test_rows_that_are_gone_never_run() -> None:
     assert scheduler.drop_expired(1.0) == []
     assert scheduler.num_waiting == 3
     assert keys(scheduler.schedule(1.0)) == [4, 1, 5]
-
-
-@pytest.mark.parametrize("lined_up", [False, True])
-def test_the_only_row_may_be_taken_alone(lined_up: bool) -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), GPU)
-    scheduler.add([row(1), row(2)])
-    assert scheduler.pop_single(lambda row: True) is None, "there are two"
-    assert keys(scheduler.schedule(0)) == [1, 2]
-    assert scheduler.pop_single(lambda row: True) is None, "there is none"
-    scheduler.add([row(3)])
-    if lined_up:
-        assert scheduler.drop_expired(0) == []
-    assert scheduler.pop_single(lambda row: row.tag != 3) is None
-    assert scheduler.num_waiting == 1
-    assert scheduler
-    taken = scheduler.pop_single(lambda row: row.tag == 3)
-    assert isinstance(taken, Row)
-    assert taken.tag == 3
-    assert not scheduler
-    started = Batch([row(4)], depth=1)
-    scheduler.requeue(started, 0)
-    assert scheduler.pop_single(lambda row: row.tag != 4) is None
-    assert scheduler.pop_single(lambda row: row.tag == 4) is started
-    scheduler.requeue(started, 0)
-    scheduler.add([row(5)])
-    assert scheduler.pop_single(lambda row: True) is None, "another is in flight"
-    many = Scheduler(DEPTH, BatchLimits(), GPU)
-    many.requeue(Batch([row(6), row(7)], depth=1), 0)
-    assert many.pop_single(lambda row: True) is None, "two are in flight"
 
 
 @settings(deadline=None)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
-from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
 from serve.rules.reason import Reason

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from serve.bundle.loader import load_bundle
 from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
-from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Row
 from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.rules import EXIT_RULE, ExitRule, LayerRule
 from serve.rules.traits import Traits
 from serve.runtime.placement import Placement, build_runner

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from serve.engine.core import EngineCore
-from serve.engine.executor import ModelShape
 from serve.engine.row import BatchStats, Outcome, Row
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from tests.serve.support.fake_runner import FakeRunner, Heads
 from tests.support.traits import two_labels
 

@@ -63,7 +63,7 @@ class _TriedPart(NamedTuple):
         )
 
 
-class Replay:
+class Trial:
     """Tries exits on texts, each distinct one once. Belongs to one thread.
 
     Attributes:
