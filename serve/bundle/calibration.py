@@ -19,7 +19,7 @@ class ExitFigures(Frozen):
 
     layer: int
     accuracy: float | None = None
-    metrics: dict[str, float] = Field({})
+    metrics: dict[str, float] = Field(default={})
 
     def value(self, metric: str) -> float:
         """Return the accuracy, or one of the other metrics, by name."""
@@ -65,7 +65,7 @@ class Calibration(Frozen):
         ladders: certified rules, each of one variant.
     """
 
-    variants: dict[Precision, VariantCalibration] = Field({})
+    variants: dict[Precision, VariantCalibration] = Field(default={})
     ladders: tuple[Ladder, ...] = ()
 
     def on_exits(self, exits: tuple[int, ...]) -> "Calibration":

@@ -87,8 +87,8 @@ class ModelSet(_Named):
 
     version: NonNegativeInt = 0
     baseline: str = ""
-    models: dict[str, ServedBundle] = Field({})
-    aliases: dict[str, Alias] = Field({})
+    models: dict[str, ServedBundle] = Field(default={})
+    aliases: dict[str, Alias] = Field(default={})
     history: tuple[SetChange, ...] = ()
 
     @property
