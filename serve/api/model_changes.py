@@ -55,10 +55,10 @@ class _Turns:
         """Wait for the own turn.
 
         Raises:
-            Overloaded: as many wait as may.
+            Overloaded: too many wait already.
         """
         if self._number >= _MOST_CHANGES:
-            raise Overloaded("as many changes of models wait as may; try again", _RETRY_AFTER_S)
+            raise Overloaded("too many changes of models wait already; try again", _RETRY_AFTER_S)
         self._number += 1
         try:
             async with self._lock:
@@ -150,7 +150,7 @@ class ModelChanges:
                 if await self.switch.put(undone):
                     await self._replicas.follow_models(self.switch)
                 raise LoadFailed(
-                    f"all stays as it was: no replica can serve that: {acks[0].problem}"
+                    f"nothing has changed: no replica can serve that: {acks[0].problem}"
                 )
             _note(asker.request, wanted)
             return ModelsChanged(wanted, refreshed)
@@ -180,12 +180,12 @@ def _agreed(name: str, prepared: list[Prepared]) -> str:
     if problems := [each for each in prepared if each.problem]:
         where = f" in replica {problems[0].replica}" if len(prepared) > 1 else ""
         raise LoadFailed(
-            f"{name} was not loaded{where}, and all stays as it was: {problems[0].problem}"
+            f"{name} was not loaded{where}, and nothing has changed: {problems[0].problem}"
         )
     found = {each.sha256 for each in prepared}
     if len(found) != 1:
         raise LoadFailed(
-            f"{name} was not loaded, and all stays as it was: the replicas have different bundles "
+            f"{name} was not loaded, and nothing has changed: the replicas have different bundles "
             "of this name; copy one of them to every node"
         )
     return found.pop()

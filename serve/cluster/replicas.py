@@ -134,7 +134,7 @@ class RayReplicas:
         if (lost := len(replies) - len(prepared)) or len(prepared) < self._num_wanted:
             silent = max(lost, self._num_wanted - len(prepared))
             raise LoadFailed(
-                f"{name} was not loaded, and all stays as it was: {silent} of "
+                f"{name} was not loaded, and nothing has changed: {silent} of "
                 f"{max(len(replies), self._num_wanted)} replicas have not answered in time; try "
                 "again when all run"
             )

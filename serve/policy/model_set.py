@@ -146,7 +146,9 @@ class ModelSet(_Named):
                 "or load the bundle under another name"
             )
         if name not in self.models and len(self.models) >= MAX_MODELS:
-            raise InvalidRequest(f"model: {MAX_MODELS} are served, and no more may be; unload one")
+            raise InvalidRequest(
+                f"model: {MAX_MODELS} are served, the most that may be; unload one"
+            )
 
     def unloaded(self, name: str, by: str = ANONYMOUS, why: str | None = None) -> "ModelSet":
         """Return this set without a model.
@@ -188,7 +190,9 @@ class ModelSet(_Named):
         if alias in self.models:
             raise InvalidRequest(f"alias: {alias} is the name of a model; choose another one")
         if before is None and len(self.aliases) >= MAX_ALIASES:
-            raise InvalidRequest(f"alias: there are {MAX_ALIASES}, and no more may be; remove one")
+            raise InvalidRequest(
+                f"alias: there are {MAX_ALIASES}, the most that may be; remove one"
+            )
         aliases = {name: each for name, each in self.aliases.items() if name != alias}
         change = _change(by, why, "alias", alias=alias, model=model)
         if before:

@@ -36,10 +36,10 @@ class PolicyThreads:
         """Return what a client's call returns.
 
         Raises:
-            Overloaded: as many of them wait as may.
+            Overloaded: too many of them wait already.
         """
         if self._num_changes >= _MOST_CHANGES:
-            raise Overloaded("as many changes of policies wait as may; try again", _RETRY_AFTER_S)
+            raise Overloaded("too many changes of policies wait already; try again", _RETRY_AFTER_S)
         self._num_changes += 1
         try:
             return await self.run(call)

@@ -82,7 +82,10 @@ class ArmReport(BaseModel):
         default=None,
         description="Of answered requests, to a tenth of it. No bound is judged by it.",
     )
-    slow: Slow | None = Field(default=None, description="Only with the bound `p99_ms`.")
+    slow: Slow | None = Field(
+        default=None,
+        description="Requests slower than the bound `p99_ms`; missing without that bound.",
+    )
     error_rate: ErrorRate
     exits: dict[int, int] = Field(description="Answers by exit layer.")
     verdicts: dict[str, Verdict] = Field(

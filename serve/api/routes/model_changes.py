@@ -36,9 +36,9 @@ def _answers() -> dict[int | str, dict[str, Any]]:
     said = {
         404: "No such model, bundle or alias.",
         409: "Other changes came first.",
-        422: "The bundle cannot be served, or the name cannot be had; nothing has changed.",
-        429: "As many changes wait as may.",
-        503: "Where the set of models is kept does not answer.",
+        422: "The bundle cannot be served, or the name is not free; nothing has changed.",
+        429: "Too many changes wait already.",
+        503: "The store of the set of models does not answer.",
     }
     errors = body_errors()
     for status, text in said.items():
@@ -59,15 +59,15 @@ async def _read(request: Request, schema: type[Any]) -> Any:
 async def load(context: AppContext, request: Request, body: ModelLoad) -> Response:
     """Load a bundle in every replica, and then answer with it, without a failed request.
 
-    A model of the same name is replaced: requests that it has taken end with it. Applied in all
-    replicas or in none.
+    A model of the same name is replaced; requests that it has accepted are answered by it. Applied
+    in all replicas or in none.
     """
     asker, name = Asker(request, body.reason), request.params["model"]
     return await _made(request, changes_of(context).load(name, body.bundle, asker))
 
 
 async def unload(context: AppContext, request: Request, body: ModelsReason) -> Response:
-    """Serve a model no more, in every replica; requests that it has taken are answered."""
+    """Stop serving a model, in every replica; requests that it has accepted are answered."""
     asker, name = Asker(request, body.reason), request.params["model"]
     return await _made(request, changes_of(context).unload(name, asker))
 

@@ -27,7 +27,7 @@ from serve.policy.entry import Action, VersionedPolicy
 
 
 async def show_policy(context: AppContext, request: Request) -> Response:
-    """Show the policy that the next request is answered under."""
+    """Show the live policy."""
     classifier = named_model(context, request)
     entry, applied, *_ = classifier.policy.live
     report = PolicyReport(
@@ -74,8 +74,8 @@ def change_errors() -> dict[int | str, dict[str, Any]]:
         412: "No version of If-Match is current.",
         422: "The model cannot follow this policy.",
         428: "Neither version nor If-Match came.",
-        429: "As many changes wait as may.",
-        503: "Where policies are kept does not answer.",
+        429: "Too many changes wait already.",
+        503: "The store of policies does not answer.",
     }
     errors = body_errors()
     for status, text in said.items():

@@ -13,7 +13,7 @@ _Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 
 class ModelLoad(RequestModel):
-    """Which bundle a model is to have."""
+    """The bundle that a model shall have."""
 
     bundle: _Name | None = Field(
         default=None,
@@ -31,7 +31,7 @@ class ModelsReason(RequestModel):
 
 
 class AliasMove(RequestModel):
-    """Which model an alias is to name."""
+    """The model that an alias shall name."""
 
     model: _Name
     reason: Why | None = Field(default=None, description="For the history.")
@@ -40,7 +40,9 @@ class AliasMove(RequestModel):
 class ModelsChange(Followers):
     """The models after a change, and the replicas that serve them."""
 
-    version: int = Field(description="Of the set of models and aliases; each change adds 1.")
+    version: int = Field(
+        description="Version of the set of models and aliases; each change adds 1."
+    )
     models: dict[str, str] = Field(description="The bundle of each model.")
     aliases: dict[str, str] = Field(description="The model that each alias names.")
 

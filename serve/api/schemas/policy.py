@@ -31,23 +31,23 @@ class ResolvedExit(SparseModel):
 
     rule: ShownRule
     expected_layers: float | None = Field(
-        default=None, description="Mean number of layers per text. Only of a target."
+        default=None, description="Mean number of layers per text. Only under a target."
     )
     certificate: Certificate | None = Field(
         default=None,
-        description="Only of a target, and only if its rule is certified; never has one only if "
+        description="Only under a target whose rule is certified; the rule `never` has one only if "
         "the target is from a reference.",
     )
     certificates: list[Certificate] | None = Field(
         default=None,
-        description="Only of a target about the decisions of a flag: what is missed, and false "
-        "alarms. A side that the rule leaves to full depth needs none.",
+        description="Only under a target about the decisions of a flag: the certificates of what "
+        "is missed and of false alarms. A side that the rule leaves to full depth needs none.",
     )
     problem: str | None = Field(
         default=None,
-        description="Only if the rule decides something else than the policy says: why, and what "
-        "would keep it. The limits change it, or it saves nothing, or this replica cannot keep a "
-        "target that another one could.",
+        description="Why the rule does not decide what the policy says, and what would mend it: "
+        "the limits change the rule, or it saves nothing, or this replica cannot keep a target "
+        "that another one can. Missing otherwise.",
     )
 
     @classmethod
@@ -80,7 +80,8 @@ class ShownEntry(SparseModel):
         "the guardrail, or a rollout that has moved by itself."
     )
     at: str = Field(
-        description="When it was stored, in UTC; empty if an earlier release has stored it."
+        description="When the version was stored, in UTC; empty if an earlier release has stored "
+        "it."
     )
     by: str = Field(
         description="Name of the key that has asked for it, `anonymous` on a server without keys; "
@@ -89,7 +90,8 @@ class ShownEntry(SparseModel):
     why: str | None = Field(default=None, description="The reason that came with the change.")
     action: Action = Field(description="What was asked for.")
     rollout: ShownRollout | None = Field(
-        default=None, description="Only if a rollout runs, or has ended with this version."
+        default=None,
+        description="The rollout that runs or has ended with this version; missing without one.",
     )
 
     @classmethod
@@ -131,11 +133,12 @@ class ReplicaAck(SparseModel):
 class Followers(SparseModel):
     """Which replicas apply a new version, and which do not."""
 
-    replicas: list[ReplicaAck] = Field(description="Those that apply it.")
+    replicas: list[ReplicaAck] = Field(description="Replicas that apply the policy.")
     refused: list[ReplicaAck] = Field(
         default=[],
-        description="Those that cannot follow it, and go on with the version that they have: they "
-        "serve another bundle or release. Bring them up to date, or put a policy that all follow.",
+        description="Replicas that cannot follow the policy and keep the version that they have, "
+        "because they serve another bundle or release. Bring them up to date, or put a "
+        "policy that all follow.",
     )
     unconfirmed: int = Field(
         description="Number of replicas that do not apply it, or did not say so in time. The "

@@ -65,7 +65,8 @@ class RolloutStart(Plan, PolicyEdit):
     policy: Any = Field(default=None, description="The candidate, a whole policy as for a PUT.")
     patch: Any = Field(
         default=None,
-        description="Or a JSON merge patch (RFC 7396) that makes it of the policy, as for a PATCH.",
+        description="The candidate as a JSON merge patch (RFC 7396) of the policy, as for a PATCH; "
+        "in place of `policy`.",
     )
 
     @model_validator(mode="after")
@@ -144,7 +145,7 @@ class RolloutReport(PublicRollout):
     """The rollout that runs, or else the last one that is kept."""
 
     model: str
-    version: int = Field(description="Of the policy, at its last move.")
+    version: int = Field(description="Version of the policy at the rollout's last move.")
     percent: float = Field(
         description="Share of the requests that follow the candidate. At the end 100 where it has "
         "become the policy, else 0."
@@ -154,10 +155,10 @@ class RolloutReport(PublicRollout):
     )
     arms: dict[Arm, ArmReport]
     verdict: Verdict | Literal["too early"] = Field(
-        description="Of all bounds together. `too early`: no bound is broken, and the step has not "
-        "held long enough or has too few answers."
+        description="The verdict on all bounds together. `too early`: no bound is broken, and the "
+        "step has not held long enough or has too few answers."
     )
-    history: list[RolloutEntry] = Field(description="Its moves, newest first.")
+    history: list[RolloutEntry] = Field(description="The rollout's moves, newest first.")
 
     @classmethod
     def of(cls, classifier: Classifier, rollout: Rollout, **further: Any) -> Self:

@@ -114,7 +114,7 @@ def test_what_one_replica_cannot_serve_none_serves(folder: Path) -> None:
             return load(name, *rest)
 
         two.switches[1]._load = fail
-        with pytest.raises(LoadFailed, match=r"not loaded in replica r, and all stays as it was"):
+        with pytest.raises(LoadFailed, match=r"not loaded in replica r, and nothing has changed"):
             await two.changes.load("second", None, ASKER)
         assert two.store.model_set() == two.switches[0].current
         assert not two.switches[0]._prepared
@@ -133,7 +133,7 @@ def test_set_that_no_replica_serves_is_taken_back(
         set_baseline(catalog, classifier)
 
     async def act(two: Two) -> None:
-        with pytest.raises(LoadFailed, match=r"all stays as it was: no replica.*disk is full"):
+        with pytest.raises(LoadFailed, match=r"nothing has changed: no replica.*disk is full"):
             await two.changes.load("second", None, ASKER)
         stored = two.store.model_set()
         assert stored
