@@ -105,7 +105,7 @@ def test_top_k_returns_the_best_scores_only(server: LiveServer, top_k: int) -> N
 def test_text_that_is_too_long_is_refused_by_its_place_or_cut(server: LiveServer) -> None:
     problem = server.refusal(["w1", " ".join(["w1"] * MAX_TOKENS)])
     assert (problem.status, problem.code) == (422, "text_too_long")
-    assert problem.message.startswith(f"inputs[1] has {MAX_TOKENS + 2} tokens")
+    assert "inputs[1]" in problem.message
     start = " ".join(["w1"] * (MAX_TOKENS - 2))
     whole, cut = server.answer([start, start + " w7 w8"], truncate=True)["results"]
     assert cut["scores"] == pytest.approx(whole["scores"], abs=1e-5)
@@ -157,123 +157,66 @@ def test_priority_and_a_generous_deadline_change_no_answer(
     assert layers(server.answer(TEXTS, **fields)) == [DEPTH] * len(TEXTS)
 
 
-INVALID: list[tuple[dict[str, Any], str]] = [
-    ({}, "inputs: required"),
-    ({"inputs": None}, "inputs: must be a text"),
-    ({"inputs": 1}, "inputs: must be a text"),
-    ({"inputs": ""}, "inputs: must not be empty"),
-    ({"inputs": " \t\n\u00a0\u3000"}, "inputs: must not be empty"),
-    ({"inputs": []}, "inputs: must not be empty"),
-    ({"inputs": {}}, "inputs.text: required"),
-    ({"inputs": {"text": 1}}, "inputs.text: must be a valid string"),
-    ({"inputs": {"text": ""}}, "inputs.text: must not be empty"),
-    ({"inputs": {"text": "a", "text_pair": ""}}, "inputs.text_pair: must"),
-    ({"inputs": {"text": "a", "x": 1}}, "inputs.x: unknown field"),
-    ({"inputs": ["a", ""]}, "inputs[1]: must not be empty"),
-    ({"inputs": ["a", None]}, "inputs[1]: must be a text"),
-    ({"inputs": [["a"]]}, "inputs[0]: must be a text"),
-    ({"inputs": [1, 2]}, 'an object {"text": ..., "text_pair": ...} or {"in'),
-    ({"inputs": {"input_ids": []}}, "inputs.input_ids: must not be empty"),
-    ({"inputs": {"input_ids": 5}}, "inputs.input_ids: must be a valid list"),
-    ({"inputs": {"input_ids": [1.0]}}, "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [True]}}, "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [-1]}}, "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [2**31]}}, "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [5, 200]}}, "inputs[0].input_ids[1] is 200"),
-    ({"inputs": {"input_ids": [5], "text": "a"}}, "give either text or"),
-    ({"inputs": ["a", {"input_ids": [None]}]}, "inputs[1].input_ids[0]:"),
-    ({"inputs": ["a", {"text": "b", "x": 1}]}, "inputs[1].x: unknown"),
-    ({"inputs": "a", "return": "logits"}, "return: must be a valid list"),
-    ({"inputs": "a", "return": ["x"]}, "return[0]: must be 'logits' or"),
-    ({"inputs": "a", "returned": []}, "returned: unknown field"),
-    ({"inputs": "a", "aggregation": "x"}, "aggregation: must be 'none'"),
-    ({"inputs": "a", "aggregation": "none"}, "this one labels whole inputs"),
-    ({"inputs": "a", "input": "b"}, "input: unknown field"),
-    ({"inputs": "a", "model": 1}, "model: must be a valid string"),
-    ({"inputs": "a", "top_k": 0}, "top_k: must be greater than"),
-    ({"inputs": "a", "top_k": True}, "top_k: must be a valid integer"),
-    ({"inputs": "a", "top_k": 1.0}, "top_k: must be a valid integer"),
-    ({"inputs": "a", "top_k": "1"}, "top_k: must be a valid integer"),
-    ({"inputs": "a", "timeout_ms": 0}, "timeout_ms: must be greater"),
-    ({"inputs": "a", "timeout_ms": True}, "timeout_ms: must be a valid"),
-    ({"inputs": "a", "timeout_ms": 600_001}, "timeout_ms: must be less"),
-    ({"inputs": "a", "priority": "urgent"}, "priority: must be"),
-    ({"inputs": "a", "truncate": 1}, "truncate: must be a valid boolean"),
-]
-# Only the model or the policy can refuse these; tests/serve/test_validation.py has the others.
-EXITS_REFUSED: list[tuple[Any, str, str]] = [
-    ({"rule": "entropy", "threshold": -0.1}, "invalid_request", "exit.threshold: must be greater"),
-    ({"rule": "layer", "layer": 5}, "invalid_rule", "layer 5 has no exit"),
-    ({"rule": "layer", "layer": 10**30}, "invalid_rule", "has no exit"),
-    ({"rule": "never", "min_layer": 5}, "invalid_rule", "min_layer 5 is beyond"),
-    ("nope", "unknown_profile", "exit: no profile 'nope'; the policy has balanced, fast"),
-    ({"profile": "nope"}, "unknown_profile", "exit: no profile 'nope'; the policy has balanced"),
-]
-OTHERS: list[tuple[dict[str, Any], int, str, str]] = [
-    ({"inputs": {"input_ids": [5] * 65}}, 422, "text_too_long", "inputs[0] has 65 tokens"),
-    ({"inputs": ["a"] * 257}, 422, "too_many_inputs", "257 texts, at most 256"),
-    ({"inputs": ["a"] * 10_000}, 422, "too_many_inputs", "10000 texts, at most 256"),
-    ({"inputs": "a", "model": "nope"}, 404, "unknown_model", "no model 'nope'; served are tiny"),
-    ({"inputs": "a", "model": ""}, 404, "unknown_model", "served are tiny"),
-    ({"inputs": "a", "model": "../tiny"}, 404, "unknown_model", "served are tiny"),
-]
-REFUSED = [
-    *OTHERS,
-    *((body, 422, "invalid_request", message) for body, message in INVALID),
-    *(({"inputs": "a", "exit": e}, 422, code, message) for e, code, message in EXITS_REFUSED),
+# What the model, the policy or the server's limits refuse, and values that only look right.
+# tests/serve/test_validation.py has what the schema refuses; test_openapi_fuzz.py draws from it.
+LAYERS, RULE = {"rule": "layer"}, {"rule": "never"}
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"inputs": {"input_ids": [5] * 65}}, 422, "text_too_long"),
+    ({"inputs": ["a"] * 257}, 422, "too_many_inputs"),
+    ({"inputs": ["a"] * 10_000}, 422, "too_many_inputs"),
+    ({"inputs": "a", "model": "nope"}, 404, "unknown_model"),
+    ({"inputs": "a", "model": ""}, 404, "unknown_model"),
+    ({"inputs": "a", "model": "../tiny"}, 404, "unknown_model"),
+    ({"inputs": {"input_ids": [5, 200]}}, 422, "invalid_request"),
+    ({"inputs": "a", "aggregation": "none"}, 422, "invalid_request"),
+    ({"inputs": " \t\n\u00a0\u3000"}, 422, "invalid_request"),
+    ({"inputs": "a", "exit": {**LAYERS, "layer": 5}}, 422, "invalid_rule"),
+    ({"inputs": "a", "exit": {**LAYERS, "layer": 10**30}}, 422, "invalid_rule"),
+    ({"inputs": "a", "exit": {**RULE, "min_layer": 5}}, 422, "invalid_rule"),
+    ({"inputs": "a", "exit": "nope"}, 422, "unknown_profile"),
+    ({"inputs": "a", "exit": {"profile": "nope"}}, 422, "unknown_profile"),
 ]
 
 
-@pytest.mark.parametrize(("body", "status", "code", "message"), REFUSED)
-def test_wrong_request_is_refused_saying_what_and_where(
-    server: LiveServer, body: dict[str, Any], status: int, code: str, message: str
+@pytest.mark.parametrize(("body", "status", "code"), REFUSED)
+def test_wrong_request_is_refused(
+    server: LiveServer, body: dict[str, Any], status: int, code: str
 ) -> None:
     problem = Problem.of(server.http.post("/v1/classify", json=body))
     assert (problem.status, problem.code) == (status, code)
-    assert message in problem.message
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ('"exit": {"rule": "entropy", "threshold": %s}', "must be a finite number"),
-        ('"exit": {"rule": "confidence", "threshold": %s}', "must be a finite number"),
-        ('"exit": {"rule": "patience", "patience": %s}', "exit.patience: must be"),
-        ('"timeout_ms": %s', "must be a finite number"),
-    ],
-)
-def test_number_that_is_not_finite_is_refused(
-    server: LiveServer, fields: str, number: str, message: str
-) -> None:
-    problem = Problem.of(server.post('{"inputs": "w1", %s}' % (fields % number)))
-    assert problem.status == 422
-    assert message in problem.message
 
 
 @pytest.mark.parametrize(
     "body",
     [
+        *(
+            '{"inputs": "w1", %s}' % (fields % number)
+            for number in ("NaN", "Infinity", "-Infinity", "1e999")
+            for fields in (
+                '"exit": {"rule": "entropy", "threshold": %s}',
+                '"exit": {"rule": "patience", "patience": %s}',
+                '"timeout_ms": %s',
+            )
+        ),
         r'{"inputs": "\ud800"}',
         r'{"inputs": ["w1", "\udfff"]}',
         r'{"inputs": {"text": "w1", "text_pair": "\udc00"}}',
         r'{"inputs": "w1", "exit": "\ud800"}',
         r'{"inputs": "w1", "exit": {"rule": "\ud800"}}',
-        r'{"inputs": "w1", "model": "\ud800"}',
         r'{"inputs": "w1", "\ud800": 1}',
     ],
 )
-def test_half_a_character_is_refused_wherever_it_stands(server: LiveServer, body: str) -> None:
-    assert Problem.of(server.post(body)).status in (404, 422)
+def test_numbers_that_are_not_finite_and_half_characters_are_refused(
+    server: LiveServer, body: str
+) -> None:
+    assert Problem.of(server.post(body)).status == 422
 
 
 def test_model_must_be_named_when_several_are_served(
     start_server: StartServer, bundle_copy: Callable[..., Any]
 ) -> None:
     server = start_server(bundle_copy("one"), bundle_copy("two"))
-    problem = server.refusal("w1")
-    assert problem.status == 422
-    assert problem.message == "model: required when several are served: one, two"
+    assert server.refusal("w1").status == 422
     assert server.answer("w1", model="two")["model"] == "two"
 
 
@@ -296,9 +239,7 @@ def test_policy_decides_what_a_request_may_choose(start_server: StartServer) -> 
     put(default={"rule": "never"}, limits={"min_layer": 2, "max_layer": 3})
     assert layers(server.answer("w1", exit={"rule": "confidence", "threshold": 0})) == [2]
     assert layers(server.answer("w1", exit={"rule": "never"})) == [3]
-    problem = server.refusal("w1", exit={"rule": "layer", "layer": 4})
-    assert problem.status == 403
-    assert "outside the policy's limits" in problem.message
+    assert server.refusal("w1", exit={"rule": "layer", "layer": 4}).status == 403
 
 
 def test_rows_of_a_request_belong_to_the_client_s_address(

