@@ -13,7 +13,7 @@ from serve.dialects.v1.dialect import V1
 from serve.dialects.vllm.dialect import VLLM
 from serve.errors import InvalidRequest
 
-# In the place of names: every dialect.
+# This name stands for every dialect.
 ALL: Final = "all"
 
 # Our own is the last one: its paths are all.

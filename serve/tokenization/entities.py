@@ -14,7 +14,7 @@ from serve.rules.label_kinds import OUTSIDE, name_of, tags_of
 from serve.tokenization.word_spans import WordSpanFinder, WordSpans
 
 Aggregation: TypeAlias = Literal["none", "simple", "first", "average", "max"]
-# These need to know where words begin, which token ids do not show.
+# For these it must be known where words begin, which token ids do not show.
 OF_WORDS: frozenset[Aggregation] = frozenset({"first", "average", "max"})
 
 _Scores: TypeAlias = NDArray[np.float32]
@@ -77,7 +77,7 @@ class EntityReader:
         Args:
             logits: (tokens, labels).
             counted: (tokens,) which tokens are not special.
-            word_spans: of the same tokens.
+            word_spans: the same tokens as parts of words.
             aggregation: `none`: each token is an entity; `simple`: neighbours of one kind make
                 an entity; `first`, `average`, `max`: as `simple`, but all tokens of a word get
                 the label of its first token, of their mean probabilities, or of the token with

@@ -1,4 +1,4 @@
-"""How much longer a tokenizer's normalizer may make a text."""
+"""Refuses normalizers of tokenizers that may make a text much longer."""
 
 import math
 from base64 import b64decode
@@ -17,7 +17,7 @@ def growth_problem(normalizer: _Part | None) -> str | None:
     """Return why a normalizer is refused, as the end of a sentence; None if it is not.
 
     Args:
-        normalizer: as in a `tokenizer.json`.
+        normalizer: the normalizer in a `tokenizer.json`.
     """
     parts = list(_parts(normalizer))
     if len(parts) > MOST_PARTS:
@@ -37,7 +37,7 @@ def _parts(normalizer: _Part | None) -> Iterator[_Part]:
 
 
 def _replace(part: _Part) -> float:
-    # What is no plain text may match a single letter.
+    # A regular expression may match a single letter.
     replaced = part["pattern"].get("String") or " "
     return max(1.0, len(part["content"]) / len(replaced))
 

@@ -14,7 +14,7 @@ from serve.tokenization.tokenizer import Text, TextEncoder, Tokens, encode_batch
 from serve.tokenization.windows import Cut, WindowBounds, cut
 from serve.tokenization.word_spans import WordSpanFinder
 
-# As much of a request is tokenized in one go. A thread takes some 20 ms for it, and some ten MB.
+# A request is tokenized in pieces of so many characters. A thread takes some 20 ms for each.
 PIECE_CHARS = 65_536
 
 

@@ -35,7 +35,7 @@ class Tokens(NamedTuple):
         input_ids: (tokens,).
         token_type_ids: (tokens,).
         counted: (tokens,) which tokens are not special; for token classification only.
-        word_spans: of the tokens; for token classification only.
+        word_spans: the tokens as parts of words; for token classification only.
     """
 
     input_ids: NDArray[np.int64]

@@ -10,7 +10,7 @@ from serve.errors import InvalidRequest, TextTooLong
 from serve.tokenization.tokenizer import CHARS_PER_TOKEN, Tokens
 from serve.tokenization.word_spans import WordSpans
 
-# Of one text, which costs no more than so many texts then.
+# One text has at most so many windows, and costs no more than so many texts.
 MAX_WINDOWS = 64
 
 # A text is tokenized in one go, which takes a thread some 100 ms for so many characters. 64 windows
@@ -22,12 +22,12 @@ class Cut(NamedTuple):
     """A text in several windows.
 
     Attributes:
-        whole: its tokens, as if the model took as many.
-        windows: in order; each begins and ends with the special tokens of a text.
-        bounds: of each window among the text's own tokens, special ones left out: the first
-            one, and the one after the last.
-        spans: the same in characters of the text.
-        num_before: special tokens before a text.
+        whole: the tokens of the text, as if the model took as many.
+        windows: the windows in order; each begins and ends with the special tokens of a text.
+        bounds: the first own token of each window and the one after its last; special tokens
+            are not counted.
+        spans: the same bounds in characters of the text.
+        num_before: how many special tokens stand before a text.
     """
 
     whole: Tokens
@@ -61,9 +61,9 @@ class WindowBounds:
         """Work out the bounds.
 
         Args:
-            max_tokens: of a window, special tokens included.
-            num_special: tokens that the tokenizer puts around a text.
-            stride: tokens that neighbours share.
+            max_tokens: the size of a window, special tokens included.
+            num_special: how many tokens the tokenizer puts around a text.
+            stride: how many tokens neighbours share.
 
         Raises:
             InvalidRequest: windows that share so many tokens would not move on.

@@ -1,4 +1,4 @@
-"""Where a text's tokens stand, how they are written, and which of them continue a word."""
+"""The tokens of a text as parts of words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

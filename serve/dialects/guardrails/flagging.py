@@ -1,4 +1,4 @@
-"""What guardrails share: texts that a flag decides about."""
+"""Both guardrails classify texts under a flag, which decides about each text."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ from serve.policy.windows import Windows
 from serve.rules.label_kinds import flaggable
 from serve.rules.reason import Reason
 
-# Stands in the place of a blank text: the places of the others stay, and settings are checked also
-# where all texts are blank.
+# A blank text is classified as this one, so that the other texts keep their places, and settings
+# are checked where all texts are blank.
 _IN_PLACE_OF_BLANK = "none"
 
 
@@ -32,7 +32,7 @@ class Flagged(NamedTuple):
     """Texts that have been classified under a flag.
 
     Attributes:
-        blank: of each text, whether it is whitespace alone; such a text is never flagged.
+        blank: whether each text is whitespace alone; such a text is never flagged.
         answered: the answers.
         least: the score from which on a text is known to be flagged.
     """
@@ -43,7 +43,7 @@ class Flagged(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What detectors call the model's task."""
+        """The name that detectors have for the model's task."""
         return _KINDS[self.answered.classifier.traits.task]
 
     def found(self) -> list[list[Found]]:
@@ -78,7 +78,7 @@ class Flagged(NamedTuple):
                 raise undecided()
 
 
-# From what flags each text to JSON.
+# Makes JSON of what flags each text.
 Make = Callable[[Flagged, list[list[Found]]], Any]
 
 
@@ -94,14 +94,14 @@ async def flag_texts(
     The headers may name the detector and hold the dial.
 
     Args:
-        context: what serves.
-        request: that has come.
-        parameters: of the request.
-        texts_of: reads the texts, as far as the locks let pass what is none.
+        context: the models and what goes with them.
+        request: the request that has come.
+        parameters: the guardrail's parameters in the request.
+        texts_of: reads the texts; the locks say what else may pass unchecked.
         make: writes the answer.
 
     Raises:
-        OfframpError: of the request, or there is no flag.
+        OfframpError: the request is refused, or there is no flag.
     """
     parameters, assigned = with_detector(context, request, parameters)
     classifier = model_for(context.catalog, request.client, parameters.model)
@@ -160,7 +160,7 @@ def _flag(
 
     Raises:
         NoFlag: there is none.
-        OfframpError: its threshold would raise one that is locked.
+        OfframpError: the threshold of the request would raise one that is locked.
     """
     flag, threshold = asked.flag or locks.settings.flag, parameters.threshold
     if flag is None:

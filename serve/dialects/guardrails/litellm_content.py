@@ -1,8 +1,8 @@
 """The content of a call to a language model, as LiteLLM's generic guardrail sends it.
 
-A gateway lets pass what its guardrail does not flag. So each field is one whose text is looked at,
-or has a value that is listed here, or is empty and has a name that is known. What is none of these
-is refused, unless the gateway's configuration names it as something that may pass unchecked.
+A gateway lets pass what its guardrail does not flag. So the text of a field is looked at, or the
+field has a value that is listed here, or it is empty and its name is known. Any other field is
+refused, unless the gateway's configuration lets it pass unchecked.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,7 +14,7 @@ from serve.errors import InvalidRequest
 # Models read the names of speakers, and what they are told they have refused or thought before.
 _TEXTS_OF_MESSAGE: Final = frozenset({"name", "refusal", "reasoning_content"})
 _TEXTS_OF_PART: Final = frozenset({"text"})
-# What other fields may hold.
+# The values that other fields may hold.
 _CACHED: Final = tuple({"type": "ephemeral", **ttl} for ttl in ({}, {"ttl": "5m"}, {"ttl": "1h"}))
 _IN_MESSAGE: Final[Mapping[str, Collection[Any]]] = {
     "role": ("system", "developer", "user", "assistant", "tool", "function"),
@@ -25,7 +25,7 @@ _IN_PART: Final[Mapping[str, Collection[Any]]] = {
     "type": ("text", "input_text", "output_text"),
     "cache_control": _CACHED,
 }
-# Where something is that may pass unchecked.
+# The places of parts of a call that may pass unchecked.
 _Place = Literal["field of a call", "field of a message", "field of a part", "type of a part"]
 _CALL: Final[_Place] = "field of a call"
 _MESSAGE: Final[_Place] = "field of a message"
@@ -49,7 +49,7 @@ _MAY_BE_EMPTY: Final = {
     *("audio", "refusal", "reasoning_content", "thinking_blocks", "provider_specific_fields"),
     *("image_url", "input_audio", "file", "logprobs"),
 }
-# What LiteLLM says of the caller, and no model reads.
+# LiteLLM describes the caller in fields that begin so; no model reads them.
 _OF_CALLER: Final = "user_api_key_"
 _MAX_QUOTED: Final = 64
 

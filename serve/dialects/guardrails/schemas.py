@@ -13,8 +13,8 @@ class GuardrailParameters(RequestModel):
     """Parameters of both kinds of guardrails; the fields are Offramp's own.
 
     Attributes:
-        place: where a request says it.
-        reads_scores: whether the clients read scores and filter them by thresholds of their own.
+        place: the field of the request that holds the parameters.
+        reads_scores: whether the clients read scores and compare them with their own thresholds.
     """
 
     place: ClassVar[str] = "detector_params"
@@ -52,7 +52,7 @@ class DetectorRequest(RequestModel):
 class Detection(ResponseModel):
     """A label that reaches its threshold, or an entity of such a label."""
 
-    start: int = Field(description="The first character: of a text 0, of an entity its own.")
+    start: int = Field(description="The first character of the text (0) or of the entity.")
     end: int = Field(description="The character after the last.")
     text: str
     detection: str = Field(description="The kind of model that has found it.")

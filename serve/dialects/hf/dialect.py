@@ -29,7 +29,7 @@ from serve.errors import InvalidRequest
 
 Answer = list[list[HuggingFaceLabel]] | list[HuggingFaceEntity] | list[list[HuggingFaceEntity]]
 
-# What the request calls fields of ours.
+# The names of our fields in the request.
 _NAMES = {
     "aggregation": "parameters.aggregation_strategy",
     "truncate": "parameters.truncation",

@@ -46,7 +46,7 @@ class HuggingFaceLabel(ResponseModel):
 
 
 class HuggingFaceEntity(SparseModel):
-    """An entity; `entity` in the place of `entity_group` with the strategy `none`."""
+    """An entity; with the strategy `none`, its label is in `entity`, else in `entity_group`."""
 
     entity_group: str | None = None
     entity: str | None = None

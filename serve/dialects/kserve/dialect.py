@@ -19,7 +19,7 @@ from serve.api.schemas.error import ErrorText
 from serve.api.scores import check_labels_texts, label_scores
 from serve.dialects.kserve.schemas import KServeParameters, KServeRequest, KServeResponse
 
-# What the request calls fields of ours.
+# The names of our fields in the request.
 _NAMES = {
     "inputs": "instances",
     "truncate": "parameters.truncate",

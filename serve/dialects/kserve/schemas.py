@@ -10,7 +10,7 @@ from serve.api.schemas.inputs import MAX_LIST
 
 
 class KServeParameters(RequestModel):
-    """How to answer; all are Offramp's own."""
+    """Parameters of the answer; all are Offramp's own."""
 
     truncate: bool | None = Field(default=None, description="Cut texts that are too long.")
     exit: Any = Field(default=None, description="As in /v1/classify: target, rule or profile.")

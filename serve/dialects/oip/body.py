@@ -22,13 +22,13 @@ from serve.dialects.oip.signature import BYTES, TEXT
 from serve.errors import InvalidTensor, MalformedBody, UnsupportedMediaType
 from serve.validation import explain
 
-# In requests and answers: the length of the JSON, where bytes of tensors follow it.
+# This header of requests and answers has the length of the JSON that bytes of tensors follow.
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 # Elements of all inputs, of which ids have three, and some to spare.
 _MAX_LISTED: Final = 4 * MAX_ELEMENTS
-# Browsers send these unasked to any site, and other types, or that header, only with leave. No type
-# at all they send unasked too, and so do the clients; `Origins` tells the two apart.
+# Browsers send bodies of these types to any site unasked; other types, or that header, they send
+# only with leave. Browsers and clients send bodies without a type; `Origins` tells the two apart.
 _OF_FORMS: Final = (CURLS_FORM, "multipart/form-data", "text/plain")
 
 # Window sizes by which zlib tells its own format, which HTTP calls deflate, from gzip's.
@@ -149,7 +149,7 @@ def packed(body: bytes, accepted: str) -> tuple[bytes, dict[str, str]]:
     """Return an answer's body, compressed if that pays and the client takes it, and its headers.
 
     Args:
-        body: of the answer.
+        body: the answer's body.
         accepted: the request's Accept-Encoding.
     """
     names = [part.strip().lower() for part in accepted.split(",")]

@@ -1,4 +1,4 @@
-"""From the answers of a model to the tensors that a request has asked for, and to its body."""
+"""Makes the tensors that a request has asked for of a model's answers, and writes them."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -27,7 +27,8 @@ class Wanted(NamedTuple):
     """An output that a request names.
 
     Attributes:
-        class_count: above 0: as many of the best classes, as texts `score:index:label`.
+        class_count: how many of the best classes are asked for, as texts `score:index:label`; 0
+            asks for the output itself.
         binary: whether the elements follow the JSON.
     """
 

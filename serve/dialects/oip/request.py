@@ -1,4 +1,4 @@
-"""What an inference request asks for: its inputs, its dial, and the outputs that it wants."""
+"""Reads an inference request: its inputs, its dial, and the outputs that it asks for."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -21,7 +21,7 @@ from serve.errors import InvalidTensor
 PRIORITIES: Final = {0: None, 1: "high", 2: "normal", 3: "low"}
 
 _KNOWN: Final = ("exit", "timeout", "timeout_ms", "priority", "truncate", "degrade")
-# What messages call the fields of a `ClassifyRequest`.
+# The names of a `ClassifyRequest`'s fields in messages.
 NAMES: Final = {
     "exit": "parameters.exit",
     "timeout_ms": "parameters.timeout (in microseconds) or timeout_ms",

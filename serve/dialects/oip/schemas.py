@@ -50,15 +50,15 @@ class InferRequest(RequestModel):
         }
     )
 
-    id: str | None = Field(default=None, max_length=1000, description="Comes back as it is.")
+    id: str | None = Field(default=None, max_length=1000, description="The answer has the same id.")
     model_name: str | None = Field(
-        default=None, description="As KServe's client says it; must be the model of the path."
+        default=None, description="KServe's client sends it; it must be the model of the path."
     )
     parameters: Parameters | None = Field(
         default=None,
         description="`exit`: a target, rule or profile as in /v1/classify, an object as JSON in a "
         "text. `timeout` in microseconds or `timeout_ms`. `priority`: 1 high, 2 normal, 3 low. "
-        "`truncate`. `binary_data_output`: whether outputs are binary that do not say.",
+        "`truncate`. `binary_data_output`: whether outputs are binary where they do not say.",
     )
     inputs: list[InferInput] = Field(min_length=1, max_length=len(INPUTS))
     outputs: list[InferOutput] | None = Field(default=None, max_length=MAX_OUTPUTS)
@@ -97,16 +97,16 @@ class InferResponse(SparseModel):
 
 
 class IndexRequest(RequestModel):
-    """Which models to list."""
+    """The models to list."""
 
     ready: bool = Field(default=False, description="Whether to list ready models alone.")
 
 
 class LoadRequest(RequestModel):
-    """What Triton's clients say with a load or an unload."""
+    """The body that Triton's clients send with a load or an unload."""
 
     parameters: Parameters | None = Field(
-        default=None, description="None but `unload_dependents`, which changes nothing here."
+        default=None, description="Only `unload_dependents` is taken; it changes nothing here."
     )
 
 
@@ -155,7 +155,7 @@ class TensorMetadata(ResponseModel):
 
 
 class ModelMetadata(ResponseModel):
-    """What a model takes and gives."""
+    """The inputs and outputs of a model."""
 
     name: str
     versions: list[str]
@@ -189,7 +189,7 @@ class InferStatistics(ResponseModel):
 
 
 class ModelStatistics(ResponseModel):
-    """What a model has done since its server started."""
+    """Counts and times of a model's requests since its server started."""
 
     name: str
     version: str
@@ -201,6 +201,6 @@ class ModelStatistics(ResponseModel):
 
 
 class Statistics(ResponseModel):
-    """What models have done."""
+    """The statistics of models."""
 
     model_stats: list[ModelStatistics]

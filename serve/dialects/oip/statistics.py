@@ -1,4 +1,4 @@
-"""What models have done, in Triton's terms, from the metrics that are counted anyway."""
+"""Statistics of models in Triton's terms, read from our metrics."""
 
 from collections import defaultdict
 

@@ -24,10 +24,10 @@ class Tensor(NamedTuple):
     """A tensor.
 
     Attributes:
-        name: of the input or output.
-        datatype: such as FP32.
-        shape: rows first.
-        values: of a BYTES tensor a flat list of texts, else an array of this shape.
+        name: the name of the input or output.
+        datatype: the protocol's type, such as FP32.
+        shape: the sizes, rows first.
+        values: a flat list of texts for BYTES, else an array of this shape.
     """
 
     name: str

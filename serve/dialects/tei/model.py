@@ -1,4 +1,4 @@
-"""What TEI's clients ask beside answers: what the model is, and a text's tokens."""
+"""The routes of TEI that describe the model and tokenize texts."""
 
 from functools import partial
 from typing import Any

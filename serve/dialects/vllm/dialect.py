@@ -20,7 +20,7 @@ from serve.api.scores import check_labels_texts, function_of_transformers, label
 from serve.dialects.vllm.schemas import OpenAIError, VllmRequest, VllmResponse
 from serve.errors import InvalidRequest, OfframpError
 
-# What the request calls fields of ours.
+# The names of our fields in the request.
 _NAMES = {"inputs": "input"}
 
 

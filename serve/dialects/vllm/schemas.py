@@ -111,7 +111,7 @@ class VllmResponse(ResponseModel):
 
 
 class OpenAIProblem(ResponseModel):
-    """What went wrong."""
+    """The error that a request got."""
 
     message: str
     type: str

@@ -14,15 +14,15 @@ from serve.errors import BodyTooLarge, RequestTimeout
 from serve.http.grpc.status import MalformedMessage
 from serve.http.settings import ConnectionLimits
 
-# What the library holds of a call whose message has no turn to arrive.
+# The library holds this much of a call whose message has no turn to arrive.
 WINDOW_BYTES: Final = FREE_BYTES
 # A message of a call that needs no key holds a name at most, and must come at once.
 _MAX_PROBE_BYTES: Final = 4096
 _PROBE_TIMEOUT_S: Final = 1.0
 # The library bounds messages only by `max_body_bytes`, those of calls without a key too.
 _MAX_PROBES_ARRIVING: Final = 32
-# What a message may take to arrive while other clients wait for its turn, and while other messages
-# of its own client do: twelve of 2 MB need so long over a line of 20 Mbit/s.
+# A message may take so long to arrive while other clients wait for its turn, and while other
+# messages of its own client do: twelve of 2 MB take ten seconds over a line of 20 Mbit/s.
 _PROBE_GRACE_S: Final = 0.05
 _GRACE_S: Final = 1.0
 _OWN_GRACE_S: Final = 10.0
@@ -31,10 +31,10 @@ _OWN_GRACE_S: Final = 10.0
 class Arrivals:
     """Lets messages arrive in turns. For one event loop.
 
-    The library holds all that has come of a message that has a turn, and no more than the window
-    that every call has of the others. A client has at most half of the turns. Where messages wait,
-    the oldest turns that are in their way get an end: those of the same client if it has its half,
-    or else of the client with the most turns, one for each client that waits.
+    Of a message with a turn, the library holds all that has come; of another one, no more than the
+    window of its call. A client has at most half of the turns. If more messages of a client wait,
+    as many of its oldest turns get an end. If other clients wait for room, the client with the most
+    turns loses the oldest one for each of them.
     """
 
     def __init__(self, most: int, grace_s: float, own_grace_s: float) -> None:
@@ -42,8 +42,8 @@ class Arrivals:
 
         Args:
             most: messages that arrive at once.
-            grace_s: what each may take while other clients wait.
-            own_grace_s: what each may take while others of the same client wait.
+            grace_s: the time that a message may take while other clients wait.
+            own_grace_s: the time that it may take while others of its client wait.
         """
         self._room, self._share = asyncio.Semaphore(most), max(1, most // 2)
         self._grace_s, self._own_grace_s = grace_s, own_grace_s
@@ -57,7 +57,7 @@ class Arrivals:
 
         Args:
             client: the identity of `Client`.
-            end: of the block; it is moved if others wait.
+            end: the time limit of the block; it is moved if others wait.
         """
         share = self._shares.setdefault(client, asyncio.Semaphore(self._share))
         async with AsyncExitStack() as taken:

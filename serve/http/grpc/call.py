@@ -1,4 +1,4 @@
-"""What every call goes through: key, bounds, request id, metrics, log line, errors."""
+"""Every call has a key, bounds, a request id, metrics, a log line and errors of one form."""
 
 import asyncio
 import time
@@ -67,7 +67,7 @@ class Calls:
         self.num_running = 0
         self._open, self._probes = OpenCalls(limits.max_connections), OpenCalls(_MAX_PROBES)
         self._streams = OpenCalls(_MAX_OPEN_STREAMS)
-        # By itself: what is held here cannot make room for answers over HTTP.
+        # Counted apart from HTTP's: answers over gRPC cannot be given up to make room.
         self._answers = HeldBytes(bounds.max_buffered_bytes, "answers")
         context.metrics.answers.append(self._answers)
         self._access, self._proxies = context.access, context.proxies
@@ -120,7 +120,7 @@ class Calls:
         return grpc.stream_unary_rpc_method_handler(handle)
 
     def _trailing(self, request: Request) -> Metadata:
-        """Return what every answer says beside its message."""
+        """Return the metadata behind every answer."""
         found = [(REQUEST_ID, request.request_id), *self._replica]
         if request.arm is not None:
             found.append((ARM, request.arm.name))
@@ -135,9 +135,9 @@ class Calls:
         speak HTTP/2 without TLS, nor send a call of gRPC to another site unasked.
 
         Args:
-            rpc: of grpc.aio.
-            request: of the call.
-            scope: that a key needs; None for a probe.
+            rpc: the call in grpc.aio.
+            request: the same call as our own record.
+            scope: the scope that a key needs; None for a probe.
             counted: the first stack is closed once the client has its answer, the second one once
                 the answer is made.
         """

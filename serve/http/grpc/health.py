@@ -25,7 +25,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether new calls are wanted."""
+        """Whether the server takes new calls."""
         return not (self._context.connections.stopping or self._context.catalog.faults())
 
     async def check(self, call: Call, message: Any) -> Any:

@@ -51,7 +51,7 @@ async def infer(context: AppContext, call: Call, message: Any) -> Any:
     """Return the answer to a `ModelInferRequest`.
 
     Raises:
-        OfframpError: of the request, the policy, the queue or the model.
+        OfframpError: the request, the policy, the queue or the model refuses it.
     """
     classifier = model_for(context.catalog, call.request.client, message.model_name)
     check_version(classifier, message.model_version or VERSION)

@@ -27,7 +27,7 @@ _MAX_STREAMS: Final = 4096
 # After this time a connection is ended as soon as its calls are, and clients open another one. A
 # client that takes no answers keeps their calls open, and the library ends no single call.
 _MAX_AGE_S: Final = 600
-# What an answered call may take to be sent, once the server wants to end.
+# An answer may take so long to be sent once the server stops.
 _SEND_S: Final = 1.0
 # Clients may look so often whether the connection still stands.
 _MIN_PING_INTERVAL_S: Final = 10
@@ -54,7 +54,7 @@ class GrpcServer:
     ) -> None:
         """Prepare to serve, without TLS files in plain HTTP/2; nothing listens yet.
 
-        Limits are left out that have no like in gRPC.
+        Limits that gRPC has no like of are left out.
 
         Raises:
             InvalidCertificate: a file of `tls` cannot be used.
@@ -111,7 +111,7 @@ class GrpcServer:
         ended = asyncio.create_task(self._server.stop(DRAIN_S))
         while self._calls.num_running and not ended.done():
             await asyncio.sleep(_POLL_EVERY_S)
-        # What is left are streams of health and reflection, which need not end by themselves.
+        # Streams of health and reflection are left, which need not end by themselves.
         await self._server.stop(_SEND_S)
         await ended
 

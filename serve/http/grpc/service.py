@@ -22,7 +22,7 @@ from serve.http.grpc.health import Health
 from serve.http.grpc.inference import infer
 from serve.version import __version__
 
-# Of HTTP alone.
+# This extension is for HTTP alone.
 _BINARY: Final = "binary_tensor_data"
 
 
@@ -45,7 +45,7 @@ def methods_of(context: AppContext, health: Health) -> dict[str, tuple[Answer, S
 
 
 class _About:
-    """What there is to be known of the server and its models."""
+    """Describes the server and its models, and changes the models."""
 
     def __init__(self, context: AppContext, health: Health) -> None:
         self._context = context

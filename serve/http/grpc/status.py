@@ -7,7 +7,7 @@ import grpc
 from serve.dialects.oip.dialect import OIP
 from serve.errors import MalformedBody, OfframpError, Overloaded
 
-# Of the errors' HTTP statuses; others are INVALID_ARGUMENT below 500, and INTERNAL from there on.
+# The codes for HTTP statuses; other statuses below 500 are INVALID_ARGUMENT, and INTERNAL above.
 _CODES: Final = {
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
@@ -30,7 +30,7 @@ _MAX_MESSAGE_BYTES: Final = 1500
 
 
 class MalformedMessage(MalformedBody):
-    """What came is not the protobuf message of the method."""
+    """The bytes are not the protobuf message of the method."""
 
 
 def status_of(error: OfframpError) -> tuple[grpc.StatusCode, str]:
@@ -41,7 +41,7 @@ def status_of(error: OfframpError) -> tuple[grpc.StatusCode, str]:
 
 
 def error_metadata(error: OfframpError) -> tuple[tuple[str, str], ...]:
-    """Return what else clients may want to know of an error.
+    """Return the trailing metadata of an error.
 
     Clients of gRPC that were told to retry heed `grpc-retry-pushback-ms`.
     """

@@ -1,5 +1,6 @@
 """The dialects as tests speak them: paths, bodies, and the form of each one's errors."""
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -12,22 +13,40 @@ LABEL = "negative"
 FLAG = {"flag": {LABEL: 0.5}}
 LONG = "w1 " * 200
 
+Dial = dict[str, Any]
+
+
+def _inputs(dial: Dial, text: str) -> Any:
+    return {"inputs": text, **dial}
+
+
+def _hugging_face(dial: Dial, text: str) -> Any:
+    return {"inputs": text, "parameters": dial}
+
+
+def _tensors(dial: Dial, text: str) -> Any:
+    given = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": [text]}
+    return {"inputs": [given], "parameters": dial}
+
+
+# From what a request asks for and its text to its body. TEI has no fields for the dial.
+SPEAK: dict[str, Callable[[Dial, str], Any]] = {
+    V1: _inputs,
+    HF: _hugging_face,
+    "/models/tiny": _hugging_face,
+    TEI: _inputs,
+    "/invocations": _inputs,
+    "/models/tiny/predict": _inputs,
+    VLLM: lambda dial, text: {"input": text, **dial},
+    KSERVE: lambda dial, text: {"instances": [text], "parameters": dial},
+    OIP: _tensors,
+    "/v2/models/tiny/versions/1/infer": _tensors,
+    CONTENTS: lambda dial, text: {"contents": [text], "detector_params": dial},
+    BASIC: lambda dial, text: {"texts": [text], "input_type": "request", PARAMETERS: dial},
+}
 # A body that each path answers.
 BODIES: dict[str, Any] = {
-    V1: {"inputs": "w1"},
-    HF: {"inputs": "w1"},
-    "/models/tiny": {"inputs": "w1"},
-    TEI: {"inputs": "w1"},
-    "/invocations": {"inputs": "w1"},
-    "/models/tiny/predict": {"inputs": "w1"},
-    VLLM: {"input": "w1"},
-    KSERVE: {"instances": ["w1"]},
-    OIP: {"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}]},
-    "/v2/models/tiny/versions/1/infer": {
-        "inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}]
-    },
-    CONTENTS: {"contents": ["w1"], "detector_params": FLAG},
-    BASIC: {"texts": ["w1"], "input_type": "request", PARAMETERS: FLAG},
+    path: speak(FLAG if path in (CONTENTS, BASIC) else {}, "w1") for path, speak in SPEAK.items()
 }
 
 

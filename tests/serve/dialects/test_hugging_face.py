@@ -1,7 +1,5 @@
 """Hugging Face's own client against a running server."""
 
-import json
-
 import numpy as np
 import pytest
 from huggingface_hub import InferenceClient
@@ -35,20 +33,16 @@ def test_parameters_of_the_client_are_heeded(server: LiveServer) -> None:
         assert [each.score for each in found] == pytest.approx(sorted(scores)[::-1], abs=1e-5)
 
 
-def test_texts_pairs_and_the_dial_go_through_parameters_or_headers(server: LiveServer) -> None:
+def test_texts_pairs_and_the_dial_go_through_parameters(server: LiveServer) -> None:
     inputs = ["w1", {"text": "w2", "text_pair": "w3"}]
     rule = {"rule": "layer", "layer": 2}
-    by_field = server.http.post("/", json={"inputs": inputs, "parameters": {"exit": rule}})
-    by_header = server.http.post(
-        "/", json={"inputs": inputs}, headers={"X-Offramp-Exit": json.dumps(rule)}
-    )
+    found = server.http.post("/", json={"inputs": inputs, "parameters": {"exit": rule}})
     own = server.answer(inputs, exit=rule)["results"]
-    for response in (by_field, by_header):
-        assert [{e["label"]: e["score"] for e in row} for row in response.json()] == [
-            result["scores"] for result in own
-        ]
-        assert response.headers["x-offramp-exit-layer"] == "2,2"
-        assert response.headers["x-offramp-exit-reason"] == "layer,layer"
+    assert [{e["label"]: e["score"] for e in row} for row in found.json()] == [
+        result["scores"] for result in own
+    ]
+    assert found.headers["x-offramp-exit-layer"] == "2,2"
+    assert found.headers["x-offramp-exit-reason"] == "layer,layer"
 
 
 def test_errors_reach_the_client(server: LiveServer) -> None:

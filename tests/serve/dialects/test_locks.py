@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,36 +14,12 @@ from serve.access.keys import Key, new_key
 from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.request import ModelRequest
 from serve.rules.reason import Reason
-from tests.serve.dialects.spoken import BASIC, CONTENTS, LABEL, LONG, PARAMETERS
+from tests.serve.dialects.spoken import BASIC, CONTENTS, LABEL, LONG, PARAMETERS, SPEAK, Dial
 from tests.serve.http.grpc.conftest import asked, stub
 from tests.serve.support.live_server import LiveServer, serving_grpc
 
-Dial = dict[str, Any]
-
-
-def tensors(dial: Dial, text: str) -> Any:
-    given = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": [text]}
-    return {"inputs": [given], "parameters": dial}
-
-
-# From what a request asks for and its text to its body; TEI has no fields for it, only headers.
-BODIES: dict[str, Callable[[Dial, str], Any]] = {
-    "/v1/classify": lambda dial, text: {"inputs": text, **dial},
-    "/": lambda dial, text: {"inputs": text, "parameters": dial},
-    "/models/tiny": lambda dial, text: {"inputs": text, "parameters": dial},
-    "/predict": lambda dial, text: {"inputs": text, **dial},
-    "/invocations": lambda dial, text: {"inputs": text, **dial},
-    "/models/tiny/predict": lambda dial, text: {"inputs": text, **dial},
-    "/classify": lambda dial, text: {"input": text, **dial},
-    "/v1/models/tiny:predict": lambda dial, text: {"instances": [text], "parameters": dial},
-    "/v2/models/tiny/infer": tensors,
-    "/v2/models/tiny/versions/1/infer": tensors,
-    CONTENTS: lambda dial, text: {"contents": [text], "detector_params": dial},
-    BASIC: lambda dial, text: {"texts": [text], "input_type": "request", PARAMETERS: dial},
-}
-IDS = {"name": "input_ids", "shape": [1, 3], "datatype": "INT64"}
 GRPC = "gRPC"
-WAYS = [*BODIES, GRPC]
+WAYS = [*SPEAK, GRPC]
 GUARDS = [CONTENTS, BASIC]
 HEADERS_ALONE = {"/predict", "/invocations", "/models/tiny/predict"}
 # What each dialect calls `truncate`.
@@ -94,7 +70,7 @@ class Locked:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if way == GRPC:
             return self._call(self.keys[key], asked([text]), dial or {}, sent)
-        return self.post(way, BODIES[way](dial or {}, text), key, sent)
+        return self.post(way, SPEAK[way](dial or {}, text), key, sent)
 
     def post(self, way: str, body: Any, key: str, headers: Dial | None = None) -> Said:
         sent = {**(headers or {}), "X-API-Key": self.keys[key]}
@@ -168,7 +144,6 @@ def test_a_bound_key_gets_its_profile_and_no_other(server: Locked, way: str) -> 
             refused.append(server.ask(way, "bound", {"exit": choice}))
         for said in refused:
             assert said.status == 403, said
-            assert "the key bound is bound to the profiles guard, bare" in said.text
 
 
 @pytest.mark.parametrize("way", GUARDS)
@@ -177,23 +152,19 @@ def test_a_bound_key_gets_no_other_profile_of_a_guardrail(
     server: Locked, way: str, dial: Dial
 ) -> None:
     server.set()
-    assert "bound to the profiles guard, bare" in server.ask(way, "bound", dial).text
+    assert server.ask(way, "bound", dial).status == 403
     if way == CONTENTS:
-        said = server.ask(way, "bound", detector_id="lax")
-        assert (said.status, "bound to the profiles" in said.text) == (403, True)
+        assert server.ask(way, "bound", detector_id="lax").status == 403
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("said", ["false", '{"max_disagreement": 0.01}'])
 def test_a_bound_key_has_no_word_on_overload(server: Locked, way: str, said: str) -> None:
     server.set("guard")
-    refused = server.ask(way, "bound", X_Offramp_Degrade=said)
-    assert refused.status == 403, refused
-    assert "degrade: the key bound is bound to its profile" in refused.text
+    assert server.ask(way, "bound", X_Offramp_Degrade=said).status == 403
     assert server.ask(way, "free", X_Offramp_Degrade=said).status == 200
     server.set("guard", overrides="none")
-    refused = server.ask(way, "free", X_Offramp_Degrade=said)
-    assert (refused.status, "degrade: the live policy" in refused.text) == (403, True)
+    assert server.ask(way, "free", X_Offramp_Degrade=said).status == 403
 
 
 @pytest.mark.parametrize("way", [*WAYS, "/tokenize", "/models/tiny/tokenize"])
@@ -206,14 +177,11 @@ def test_a_key_asks_the_models_alone_that_it_is_bound_to(server: Locked, way: st
     else:
         said = server.ask(way, "elsewhere")
     assert said.status == 403, said
-    assert "model: the key elsewhere is bound to other; ask for one of these" in said.text
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_expired_key_is_refused_and_told_so(server: Locked, way: str) -> None:
-    said = server.ask(way, "old")
-    assert said.status == 401, said
-    assert "the key old has expired on " in said.text
+    assert server.ask(way, "old").status == 401
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way not in GUARDS])
@@ -225,11 +193,7 @@ def test_windows_of_the_profile_are_kept_where_requests_may_not_choose(
     assert server.ask(way, "free", dial, text=LONG).status == 200
     assert server.ask(way, "bound", dial, text=LONG).status == 403
     server.set("guard", windows="none")
-    said = server.ask(way, "free", dial, text=LONG)
-    assert said.status == 403, said
-    assert "truncate: the live policy lets no request choose it (limits.windows is none)" in (
-        said.text
-    )
+    assert server.ask(way, "free", dial, text=LONG).status == 403
     assert server.ask(way, "free", text=LONG).status == 200
 
 
@@ -301,7 +265,6 @@ def test_settings_are_chosen_as_the_limits_say(
         server.set("guard", **({setting: limit} if limit else {}))
         said = server.ask(way, key, dial)
         assert said.status == status, (key, limit, said)
-        assert status == 200 or f"{setting}: " in said.text
         assert server.ask(way, key).status == 200
 
 
@@ -333,7 +296,6 @@ def test_nothing_in_a_guardrails_parameters_weakens_its_profile(
     raised = server.ask(way, key, {"profile": "guard", "threshold": 1.0})
     if way == BASIC:
         assert raised.status == 403
-        assert "threshold: " in raised.text
     else:  # whose clients compare the scores themselves
         assert json.loads(raised.text)[0][0]["detection_type"] == LABEL
 
@@ -353,19 +315,15 @@ def test_a_locked_flag_is_kept_also_where_no_profile_has_one(server: Locked) -> 
         assert (said.status, said.layer) == ((403, "") if limit else (200, layer)), said
 
 
+IDS = {"name": "input_ids", "shape": [1, 3], "datatype": "INT64", "data": [2, 0, 3]}
+
+
 @pytest.mark.parametrize(
     ("way", "body"),
     [
         ("/v1/classify", {"inputs": ["w1", {"input_ids": [2, 0, 3]}]}),
         ("/classify", {"input": [[2, 0, 3]]}),
-        (
-            "/v2/models/tiny/infer",
-            {
-                "inputs": [
-                    {"name": "input_ids", "shape": [1, 3], "datatype": "INT64", "data": [2, 0, 3]}
-                ]
-            },
-        ),
+        ("/v2/models/tiny/infer", {"inputs": [IDS]}),
     ],
 )
 def test_token_ids_are_no_way_around_special_tokens_as_text(
@@ -376,7 +334,6 @@ def test_token_ids_are_no_way_around_special_tokens_as_text(
         server.set(default)
         answer = server.live.http.post(way, json=body, headers=headers)
         assert answer.is_success is not refused, answer.text
-        assert not refused or "token ids may be special tokens" in answer.text
 
 
 def test_a_profile_says_what_passes_unchecked(server: Locked) -> None:
@@ -406,7 +363,6 @@ def test_a_detector_is_no_way_around_a_key_and_none_is_an_override(
     for detector in detectors:
         said = server.ask(CONTENTS, key, detector_id=detector, X_Offramp_Exit="guard")
         assert said.status == 422, said
-        assert "x-offramp-exit: detector-id stands for a profile of the policy" in said.text
     said = server.ask(CONTENTS, key, detector_id="loose")
     assert said.status == (200 if key == "free" else 403), said
     said = server.ask(CONTENTS, key, detector_id="guard")  # a profile's own name is an override
@@ -434,7 +390,7 @@ def test_a_bound_key_learns_of_no_models_profiles_or_detectors_but_its_own(
         assert server.ask(CONTENTS, "bound", detector_id="strict").layer == "2"
         refused = []
         for name in ("other", "none"):
-            for way, body in BODIES.items():
+            for way, body in SPEAK.items():
                 in_body = {"model": name} if way in (*GUARDS, "/v1/classify", "/classify") else {}
                 if in_body or "tiny" in way:
                     said = server.post(way.replace("tiny", name), body(in_body, "w1"), "bound")

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
@@ -118,34 +117,6 @@ def test_entities_keep_their_places_and_get_mapped_scores(served: LiveServer) ->
                 assert entity["score"] > 1 / len(LABELS["token"])
 
 
-def hugging_face(server: LiveServer) -> httpx.Response:
-    return post(server, "/models/single_label", {"inputs": TEXTS, "parameters": {"top_k": 3}})
-
-
-def tei(server: LiveServer) -> httpx.Response:
-    return post(server, "/models/single_label/predict", {"inputs": [[text] for text in TEXTS]})
-
-
-def vllm(server: LiveServer) -> httpx.Response:
-    return post(server, "/classify", {"input": TEXTS, "model": "single_label"})
-
-
-def kserve(server: LiveServer) -> httpx.Response:
-    return post(server, "/v1/models/single_label:predict", {"instances": TEXTS})
-
-
-def oip(server: LiveServer) -> httpx.Response:
-    text = {"name": "TEXT", "shape": [3], "datatype": "BYTES", "data": TEXTS}
-    body = {"inputs": [text], "outputs": [{"name": "probabilities"}]}
-    return post(server, "/v2/models/single_label/infer", body)
-
-
-def fms(server: LiveServer) -> httpx.Response:
-    flag = dict.fromkeys(LABELS["single_label"], 0.0)
-    body = {"contents": TEXTS, "detector_params": {"flag": flag, "model": "single_label"}}
-    return post(server, "/api/v1/text/contents", body)
-
-
 def numbers(found: Any) -> Iterator[float]:
     """Yield all numbers in JSON."""
     if isinstance(found, dict | list):
@@ -155,16 +126,32 @@ def numbers(found: Any) -> Iterator[float]:
         yield found
 
 
-def post(server: LiveServer, path: str, body: Any) -> httpx.Response:
-    return server.http.post(path, json=body, headers=DIAL)
+OF_MODEL = {"model": "single_label"}
+ASKS: dict[str, Any] = {
+    "/models/single_label": {"inputs": TEXTS, "parameters": {"top_k": 3}},
+    "/models/single_label/predict": {"inputs": [[text] for text in TEXTS]},
+    "/classify": {"input": TEXTS, **OF_MODEL},
+    "/v1/models/single_label:predict": {"instances": TEXTS},
+    "/v2/models/single_label/infer": {
+        "inputs": [{"name": "TEXT", "shape": [3], "datatype": "BYTES", "data": TEXTS}],
+        "outputs": [{"name": "probabilities"}],
+    },
+    "/api/v1/text/contents": {
+        "contents": TEXTS,
+        "detector_params": {"flag": dict.fromkeys(LABELS["single_label"], 0.0), **OF_MODEL},
+    },
+}
 
 
-@pytest.mark.parametrize("ask", [hugging_face, tei, vllm, kserve, oip, fms])
-def test_every_dialect_has_the_scores_of_our_own_route(served: LiveServer, ask: Any) -> None:
+@pytest.mark.parametrize(("path", "body"), ASKS.items())
+def test_every_dialect_heeds_the_dial_and_has_the_scores_of_our_own_route(
+    served: LiveServer, path: str, body: Any
+) -> None:
     own = answer(served, "single_label")["results"]
-    response = ask(served)
+    response = served.http.post(path, json=body, headers=DIAL)
     assert response.status_code == 200, response.text
     assert response.headers["x-offramp-score-scale"] == "full_depth"
+    assert response.headers["x-offramp-exit-layer"] == "1,1,1"
     shown = set(numbers(response.json()))
     for result in own:
         assert set(result["scores"].values()) <= shown

@@ -1,6 +1,5 @@
 """OpenAI's client against vLLM's /classify and the list of models."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,9 +102,6 @@ def test_options_of_the_request_are_heeded(server: LiveServer) -> None:
         (found,) = Client(server).data("w1", exit=rule, **fields)
         assert found["probs"] == pytest.approx(own["logits"], abs=1e-6)
         assert found["label"] == own["label"]
-    by_header = Client(server, **{"X-Offramp-Exit": json.dumps(rule)}).classify("w1")
-    assert by_header.headers["x-offramp-exit-layer"] == "2"
-    assert by_header.json()["data"] == Client(server).data("w1", exit=rule)
     answer = Client(server).classify("w1", request_id="mine", user="me", priority=-1).json()
     assert answer["id"] == "classify-mine"
     long = "w1 " * 2 * MAX_TOKENS
