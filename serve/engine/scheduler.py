@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from serve.engine.batch import Batch
-from serve.engine.batch_group import BatchGroup
 from serve.engine.batch_selection import SizeLimits
 from serve.engine.cost_model import CostModel, SegmentCost
-from serve.engine.merge_policy import ENOUGH_IN_HASTE, enough_rows, should_merge
+from serve.engine.merge_policy import ENOUGH_IN_HASTE, BatchGroup, enough_rows, should_merge
 from serve.engine.row import Row
 from serve.engine.waiting_queue import WaitingQueue
 

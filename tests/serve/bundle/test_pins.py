@@ -34,18 +34,16 @@ def test_replica_that_finds_another_bundle_than_the_pinned_one_does_not_start(
     assert pins == {folder.name: sha256_of(folder / MANIFEST)}
     check_pins(load_bundles([folder]), pins)
     relabel(folder)
-    found = sha256_of(folder / MANIFEST)
-    said = f"^{folder}: holds another bundle .* is {found}, pinned is {pins[folder.name]}; put"
-    with pytest.raises(InvalidBundle, match=said):
+    with pytest.raises(InvalidBundle):
         assemble([folder], OPTIONS, Database(), pins=pins)
 
 
 def test_pins_are_of_all_bundles_and_of_no_other(bundle_copy: CopyBundle) -> None:
     one, two = load_bundle(bundle_copy("one")), load_bundle(bundle_copy("two"))
     check_pins([one, two], {})
-    with pytest.raises(InvalidBundle, match="names 'two', and there is no such model"):
+    with pytest.raises(InvalidBundle):
         check_pins([one], pins_of([one, two]))
-    with pytest.raises(InvalidBundle, match=r"/two: .* without a model of this name"):
+    with pytest.raises(InvalidBundle):
         check_pins([one, two], pins_of([one]))
 
 
@@ -63,5 +61,5 @@ def test_bundle_that_is_replaced_while_it_is_loaded_is_not_served(
 
     classifier = assembly.Classifier
     monkeypatch.setattr(assembly, "Classifier", load)
-    with pytest.raises(InvalidBundle, match="was replaced while it was loaded"):
+    with pytest.raises(InvalidBundle):
         assemble([folder], OPTIONS, Database())

@@ -100,7 +100,7 @@ def of_client(client: str, count: int, num_tokens: int = 1) -> list[Row]:
 def fill(admission: Admission, client: str, num_tokens: int = 1) -> int:
     """Return how many single texts of a client are admitted until one is refused."""
     before = admission.backlog.rows
-    with pytest.raises(Overloaded, match="your share of the queue is full"):
+    with pytest.raises(Overloaded):
         while True:
             admission.admit(of_client(client, 1, num_tokens), 0)
     return admission.backlog.rows - before

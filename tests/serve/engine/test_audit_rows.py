@@ -237,5 +237,5 @@ def test_when_the_engine_dies_its_audits_end_too(error: BaseException) -> None:
     assert not engine.alive
     assert found.ended == [(AUDIT, None)]
     assert not engine.audit(found.text(AUDIT + 1))
-    with pytest.raises(Unavailable, match="has died"):
+    with pytest.raises(Unavailable):
         engine.submit([fake_row(1)])

@@ -87,7 +87,7 @@ def test_signals_are_those_of_every_exit_whether_or_not_rows_would_have_left() -
 def test_without_predicted_errors_the_learned_rule_cannot_be_tried() -> None:
     said = Recording(LEARNED, NEUTRAL, LOGITS)
     for tried in (said.taken, said.signals):
-        with pytest.raises(InvalidRule, match="a recording without predicted errors"):
+        with pytest.raises(InvalidRule):
             tried(rule("learned", threshold=0.5))
 
 
