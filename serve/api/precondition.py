@@ -12,7 +12,7 @@ from serve.errors import (
     VersionConflict,
 )
 from serve.policy.entry import Change
-from serve.policy.live import LivePolicy, MakeWanted, Replacement
+from serve.policy.live import LivePolicy, MakeNext, Replacement
 
 _TAG: Final = r'(?:W/)?"[^"]*"'
 _TAGS: Final = re.compile(rf"[ \t]*{_TAG}(?:[ \t]*,[ \t]*{_TAG})*[ \t]*")
@@ -31,7 +31,7 @@ class Precondition(NamedTuple):
     versions: frozenset[int] | None
     by_header: bool
 
-    def change(self, live: LivePolicy, new: MakeWanted, change: Change) -> Replacement:
+    def change(self, live: LivePolicy, new: MakeNext, change: Change) -> Replacement:
         """Change a policy if the condition holds. May block.
 
         Raises:

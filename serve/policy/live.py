@@ -49,7 +49,7 @@ class Live(NamedTuple):
     candidate: "Live | None" = None
 
 
-class Wanted(NamedTuple):
+class NextPolicy(NamedTuple):
     """What a change makes of a version: a policy, and the rollout that the change is about."""
 
     policy: Policy
@@ -57,7 +57,7 @@ class Wanted(NamedTuple):
 
 
 # What a change makes of the version that is live.
-MakeWanted: TypeAlias = Callable[[VersionedPolicy], Wanted]
+MakeNext: TypeAlias = Callable[[VersionedPolicy], NextPolicy]
 
 
 class Replacement(NamedTuple):
@@ -183,7 +183,7 @@ class LivePolicy:
 
     def change(
         self,
-        new: Policy | MakeWanted,
+        new: Policy | MakeNext,
         based_on: int | None,
         change: Change = _PUT,
     ) -> Replacement:

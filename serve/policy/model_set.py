@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field, NonNegativeInt, StringConstraints
 
 from serve.errors import InvalidRequest, UnknownModel
-from serve.policy.entry import ANONYMOUS, MAX_WHY_CHARS, now
+from serve.policy.entry import ANONYMOUS, now
 from serve.validation import Frozen
 
 SetAction = Literal["start", "load", "unload", "alias"]
@@ -133,9 +133,9 @@ class ModelSet(_Named):
         """
         self.check_loadable(name)
         before = self.models.get(name)
-        change = _change(by, why, "load", model=name, bundle=bundle.name)
-        if before:
-            change = change.model_copy(update={"before": before.name})
+        change = SetChange(
+            at=now(), by=by, action="load", model=name, bundle=bundle.name, why=why
+        ).model_copy(update={"before": before.name if before else None})
         return self._changed(change, models={**self.models, name: bundle})
 
     def check_loadable(self, name: str) -> None:
@@ -167,7 +167,7 @@ class ModelSet(_Named):
             )
         models = {each: bundle for each, bundle in self.models.items() if each != name}
         bundle = self.models[name].name
-        change = _change(by, why, "unload", model=name, bundle=bundle)
+        change = SetChange(at=now(), by=by, action="unload", model=name, bundle=bundle, why=why)
         return self._changed(change, models=models)
 
     def aliased(
@@ -194,9 +194,9 @@ class ModelSet(_Named):
                 f"alias: there are {MAX_ALIASES}, the most that may be; remove one"
             )
         aliases = {name: each for name, each in self.aliases.items() if name != alias}
-        change = _change(by, why, "alias", alias=alias, model=model)
-        if before:
-            change = change.model_copy(update={"before": before.model})
+        change = SetChange(
+            at=now(), by=by, action="alias", alias=alias, model=model, why=why
+        ).model_copy(update={"before": before.model if before else None})
         if model is not None:
             aliases[alias] = Alias(model=model, since=change.at, by=by, why=change.why)
         return self._changed(change, aliases=aliases)
@@ -245,20 +245,6 @@ def baseline_of(pins: Mapping[str, str], user_config: object = None) -> str:
 def same_deployment(one: str, other: str) -> bool:
     """Tell whether two baselines are of the same bundles, whatever their `user_config` is."""
     return one.partition(":")[0] == other.partition(":")[0]
-
-
-def _change(
-    by: str,
-    why: str | None,
-    action: SetAction,
-    alias: str | None = None,
-    model: str | None = None,
-    bundle: str | None = None,
-) -> SetChange:
-    reason = why[:MAX_WHY_CHARS] if why else None
-    return SetChange(
-        at=now(), by=by, action=action, alias=alias, model=model, bundle=bundle, why=reason
-    )
 
 
 def _listed(names: object) -> str:

@@ -5,13 +5,13 @@ from typing import Final
 from serve.errors import RolloutConflict
 from serve.policy.document import Policy
 from serve.policy.entry import Action, VersionedPolicy, now
-from serve.policy.live import Wanted
+from serve.policy.live import NextPolicy
 from serve.policy.rollout import Plan, Rollout, RolloutState
 
 _ENDS: Final[dict[str, RolloutState]] = {"abort": "aborted", "failed": "failed"}
 
 
-def started(entry: VersionedPolicy, plan: Plan, candidate: Policy) -> Wanted:
+def started(entry: VersionedPolicy, plan: Plan, candidate: Policy) -> NextPolicy:
     """Begin with the first step.
 
     Raises:
@@ -22,10 +22,10 @@ def started(entry: VersionedPolicy, plan: Plan, candidate: Policy) -> Wanted:
             f"a rollout is {entry.running.state} at {entry.running.percent:g} %; promote or abort "
             "it first"
         )
-    return Wanted(entry.policy, Rollout.of(plan, candidate, now()))
+    return NextPolicy(entry.policy, Rollout.of(plan, candidate, now()))
 
 
-def moved(entry: VersionedPolicy, action: Action, answered: int, why: str | None) -> Wanted:
+def moved(entry: VersionedPolicy, action: Action, answered: int, why: str | None) -> NextPolicy:
     """Move the rollout that runs.
 
     Args:
@@ -43,15 +43,15 @@ def moved(entry: VersionedPolicy, action: Action, answered: int, why: str | None
     if rollout is None:
         raise RolloutConflict(f"no rollout runs; the policy is at version {entry.version}")
     if end := _ENDS.get(action):
-        return Wanted(entry.policy, rollout.become(end, why))
+        return NextPolicy(entry.policy, rollout.become(end, why))
     if action == "pause":
         if rollout.state == "paused":
             raise RolloutConflict("the rollout is paused already; resume, promote or abort it")
-        return Wanted(entry.policy, rollout.become("paused", why))
+        return NextPolicy(entry.policy, rollout.become("paused", why))
     if action == "resume":
         if rollout.state == "running":
             raise RolloutConflict("the rollout runs already; only a paused one can be resumed")
-        return Wanted(entry.policy, rollout.at_step(rollout.step, answered, now()))
+        return NextPolicy(entry.policy, rollout.at_step(rollout.step, answered, now()))
     if rollout.at_last:
-        return Wanted(rollout.candidate, rollout.become("promoted", None))
-    return Wanted(entry.policy, rollout.at_step(rollout.step + 1, answered, now()))
+        return NextPolicy(rollout.candidate, rollout.become("promoted", None))
+    return NextPolicy(entry.policy, rollout.at_step(rollout.step + 1, answered, now()))

@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic_core import to_json
 from starlette.types import Send
@@ -33,29 +33,6 @@ _HEADERS: Final = [
 ]
 
 
-class Event(NamedTuple):
-    """A server-sent event.
-
-    Attributes:
-        kind: its name.
-        data: becomes JSON.
-        version: of the policy, for events after which a client may go on.
-    """
-
-    kind: str
-    data: Any
-    version: int | None = None
-
-    def encoded(self) -> bytes:
-        """Return what is sent. JSON has no line break, so that it is one line of data."""
-        number = b"" if self.version is None else b"id: %d\n" % self.version
-        return b"event: %b\n%bdata: %b\n\n" % (self.kind.encode(), number, to_json(self.data))
-
-
-# Asked again and again for each stream: returns what has happened since.
-Source = Callable[[], AsyncIterator[Event]]
-
-
 async def policy_events(context: AppContext, request: Request) -> "EventStream":
     """Send what happens to the policy, as server-sent events, from the live version on.
 
@@ -64,9 +41,7 @@ async def policy_events(context: AppContext, request: Request) -> "EventStream":
     answers, when the state of a promise has changed.
     """
     classifier = named_model(context, request)
-    seen = _seen_in(request, classifier.policy)
-    sources = _Policies(classifier, seen).news, _Quality(classifier).news
-    return EventStream(context, classifier, request, sources)
+    return EventStream(context, classifier, request, _seen_in(request, classifier.policy))
 
 
 _CONTENT: Final = {"text/event-stream": {"schema": {"type": "string"}}}
@@ -77,7 +52,6 @@ _DOCUMENTED: Final = {
         404: {"model": ErrorBody, "description": "No such model."},
         422: {"model": ErrorBody, "description": "Last-Event-ID is no version."},
         429: {"model": ErrorBody, "description": "Too many streams are open already."},
-        503: {"model": ErrorBody, "description": "The store of policies does not answer."},
     },
 }
 _PATH: Final = "/v1/models/{model}/policy/events"
@@ -88,14 +62,11 @@ class EventStream:
     """Sends events until the client leaves, the server stops, or the model is served no more."""
 
     def __init__(
-        self,
-        context: AppContext,
-        classifier: Classifier,
-        request: Request,
-        sources: tuple[Source, ...],
+        self, context: AppContext, classifier: Classifier, request: Request, seen: int
     ) -> None:
+        """Take the version after which the client goes on."""
         self._context, self._request, self._classifier = context, request, classifier
-        self._sources, self._streams = sources, context.event_streams
+        self._seen, self._told = seen, dict[Any, str]()
 
     async def send(self, send: Send) -> None:
         """Send them.
@@ -103,10 +74,10 @@ class EventStream:
         Raises:
             Overloaded: as many streams are open as may.
         """
-        if len(self._streams) >= MAX_STREAMS:
+        streams, task = self._context.event_streams, asyncio.current_task()
+        if len(streams) >= MAX_STREAMS:
             raise Overloaded(f"{MAX_STREAMS} streams of events are open; try again", _RETRY_AFTER_S)
-        task = asyncio.current_task()
-        self._streams.add(task)
+        streams.add(task)
         try:
             await send(
                 {"type": "http.response.start", "status": HTTPStatus.OK, "headers": [*_HEADERS]}
@@ -117,16 +88,15 @@ class EventStream:
                     await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body"})
         finally:
-            self._streams.discard(task)
+            streams.discard(task)
 
     async def _parts(self) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time
         sent_s = clock()
         while not self._context.connections.stopping and self._is_served():
-            for source in self._sources:
-                async for event in source():
-                    yield event.encoded()
-                    sent_s = clock()
+            for event in (*self._policies(), *self._quality()):
+                yield event
+                sent_s = clock()
             if clock() > sent_s + _SILENT_S:
                 if not self._may_go_on():
                     return
@@ -147,51 +117,42 @@ class EventStream:
             return False
         return True
 
-
-class _Policies:
-    """The versions of one model's policy that a client has not seen."""
-
-    def __init__(self, classifier: Classifier, seen: int | None) -> None:
-        self._seen = seen
-        self._name, self._live = classifier.name, classifier.policy
-
-    async def news(self) -> AsyncIterator[Event]:
+    def _policies(self) -> Iterator[bytes]:
         """Yield the versions that this replica has come to apply since the last call."""
-        current = self._live.current.version
-        if self._seen is not None and self._seen >= current:
-            return
-        seen = current - 1 if self._seen is None else self._seen
-        for kept in self._live.history:
-            if seen < kept.entry.version <= current:
+        live = self._classifier.policy
+        current = live.current.version
+        for kept in live.history:
+            if self._seen < kept.entry.version <= current:
                 shown = listed(kept)
                 kind = "guardrail" if shown.action == "guardrail" else "policy"
-                data = {"model": self._name, **shown.model_dump(mode="json", exclude_none=True)}
-                yield Event(kind, data, shown.version)
-        self._seen = current
+                data = {"model": self._classifier.name, **shown.model_dump(exclude_none=True)}
+                yield _event(kind, data, shown.version)
+        self._seen = max(self._seen, current)
 
-
-class _Quality:
-    """What audits say of one model's promises, whenever the state of one changes."""
-
-    def __init__(self, classifier: Classifier) -> None:
-        self._classifier = classifier
-        self._told: dict[Any, str] = {}
-
-    async def news(self) -> AsyncIterator[Event]:
-        """Yield what audits say, if it has changed since the last call."""
+    def _quality(self) -> Iterator[bytes]:
+        """Yield what audits say, if the state of a promise has changed since the last call."""
         judged = self._classifier.guardrail.latest()
-        states = {key: quality.state for key, quality in judged.profiles.items()}
+        states: dict[Any, str] = {key: quality.state for key, quality in judged.profiles.items()}
         if states != self._told:
-            self._told = dict(states)
-            yield Event("quality", QualityReport.of(self._classifier.name, judged))
+            self._told = states
+            yield _event("quality", QualityReport.of(self._classifier.name, judged))
 
 
-def _seen_in(request: Request, live: LivePolicy) -> int | None:
-    """Return the version after which a client goes on; None for one that begins."""
-    given = request.headers.get("last-event-id")
+def _event(kind: str, data: Any, version: int | None = None) -> bytes:
+    """Return an event. JSON has no line break, so that it is one line of data.
+
+    A client may go on after an event with a version.
+    """
+    number = b"" if version is None else b"id: %d\n" % version
+    return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), number, to_json(data))
+
+
+def _seen_in(request: Request, live: LivePolicy) -> int:
+    """Return the version after which a client goes on; one that begins gets the live one."""
+    given, begin = request.headers.get("last-event-id"), live.current.version - 1
     if given is None:
-        return None
+        return begin
     if not _VERSION.fullmatch(given):
         raise InvalidRequest(f"Last-Event-ID: must be a version such as 3, not {given[:40]}")
     # A history that was lost begins anew, and so does the client.
-    return int(given) if int(given) <= live.history[-1].entry.version else None
+    return int(given) if int(given) <= live.history[-1].entry.version else begin

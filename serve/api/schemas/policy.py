@@ -15,7 +15,7 @@ from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import Policy, WholePolicy
 from serve.policy.entry import MAX_WHY_CHARS, Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate
-from serve.policy.live import Wanted
+from serve.policy.live import NextPolicy
 from serve.policy.merge_patch import deeper_than, merge_patch
 from serve.policy.rollout import RolloutState
 from serve.validation import PRINTABLE, explain
@@ -201,7 +201,7 @@ class PolicyEdit(ChangeRequest, ABC):
     """A request for another policy, or for a move of a rollout."""
 
     @abstractmethod
-    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
         """Return what an action makes of a model's live version. May block.
 
         Raises:
@@ -238,8 +238,8 @@ class PolicyUpdate(PolicyEdit):
 
     policy: WholePolicy
 
-    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
-        return Wanted(self.policy)
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
+        return NextPolicy(self.policy)
 
     def document(self, live: Policy) -> Any:
         return self.policy.model_dump(mode="json", exclude_none=True)
@@ -268,8 +268,8 @@ class PolicyPatch(PolicyEdit):
             raise ValueError(f"nested more than {_MOST_LEVELS} levels deep; no policy is")
         return patch
 
-    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
-        return Wanted(self.applied_to(entry.policy))
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
+        return NextPolicy(self.applied_to(entry.policy))
 
     def document(self, live: Policy) -> Any:
         return merge_patch(super().document(live), self.patch)
@@ -315,8 +315,8 @@ class PolicyRollback(PolicyEdit):
         "without the header `If-Match`, any may be.",
     )
 
-    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
-        return Wanted(classifier.policy.version(self.to).entry.policy)
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
+        return NextPolicy(classifier.policy.version(self.to).entry.policy)
 
 
 class HistoryEntry(ShownEntry):

@@ -12,7 +12,7 @@ from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
 from serve.policy.document import Policy
 from serve.policy.entry import Action, VersionedPolicy, now
-from serve.policy.live import Wanted
+from serve.policy.live import NextPolicy
 from serve.policy.rollout import Arm, Plan, PublicRollout, Rollout, RolloutState
 from serve.rollout.judged import ArmReport, Verdict
 from serve.rollout.moves import moved, started
@@ -35,7 +35,7 @@ class RolloutMove(PolicyEdit):
 
     version: int | None = _ANY_VERSION
 
-    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
         watch, rollout = classifier.rollout, entry.running
         answered = watch.judge(rollout).answered if rollout else 0
         return moved(entry, action, answered, self.why)
@@ -75,7 +75,7 @@ class RolloutStart(Plan, PolicyEdit):
             raise ValueError("send a policy, or else a patch of the live one")
         return self
 
-    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> Wanted:
+    def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
         self._check_bounds(classifier)
         plan = Plan.model_validate({name: getattr(self, name) for name in Plan.model_fields})
         return started(entry, plan, self._candidate(entry.policy))

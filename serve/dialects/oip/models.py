@@ -17,7 +17,7 @@ from serve.api.schemas.error import ErrorText
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.request import PRIORITIES
 from serve.dialects.oip.schemas import (
-    Live,
+    Liveness,
     ModelMetadata,
     ModelReady,
     Ready,
@@ -91,7 +91,7 @@ async def server_metadata(context: AppContext, request: Request) -> Response:
 
 async def server_live(context: AppContext, request: Request) -> Response:
     """Tell whether the process answers."""
-    return json_response(Live(live=True))
+    return json_response(Liveness(live=True))
 
 
 async def server_ready(context: AppContext, request: Request) -> Response:
@@ -149,7 +149,7 @@ def _of_model(path: str, said: str, handle: Handler, shape: Any) -> Iterator[Rou
 
 MODEL_ROUTES: Final = (
     _of_server("/v2", server_metadata, ServerMetadata),
-    _of_server("/v2/health/live", server_live, Live, probe=True),
+    _of_server("/v2/health/live", server_live, Liveness, probe=True),
     _of_server("/v2/health/ready", server_ready, Ready, probe=True),
     _of_server("/v2/models/stats", all_statistics, Statistics),
     *_of_model("", "Inputs and outputs of a model", _metadata, ModelMetadata),

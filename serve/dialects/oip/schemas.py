@@ -127,7 +127,7 @@ class ServerMetadata(ResponseModel):
     extensions: list[str]
 
 
-class Live(ResponseModel):
+class Liveness(ResponseModel):
     """Whether the process answers."""
 
     live: bool
