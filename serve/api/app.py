@@ -11,15 +11,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from serve.api.context import AppContext
 from serve.api.dial import DIAL
 from serve.api.dialect import Dialect
-from serve.api.document import Document
 from serve.api.errors import error_response, expected
 from serve.api.exit_report import ANSWERED
 from serve.api.followed import STICKY
 from serve.api.forwarded import Forwarded
 from serve.api.limits import BodyLimit
+from serve.api.openapi import Document
 from serve.api.recorder import Recorder
 from serve.api.request import ARM, BUNDLE, REPLICA, Headers, Request
-from serve.api.router import Router, Target
+from serve.api.router import RouteMatch, Router
 from serve.api.routes import (
     dry_run,
     model_changes,
@@ -129,7 +129,7 @@ class HttpApp:
             answer.release()
             self._publish(request, target, path)
 
-    def _publish(self, request: Request, target: Target, path: str) -> None:
+    def _publish(self, request: Request, target: RouteMatch, path: str) -> None:
         if target.needed == "admin":
             note_refusal(request, path, self._context.catalog)
         self._recorder.publish(request)

@@ -19,7 +19,7 @@ _UNKNOWN: Final = "other"
 _MAX_KNOWN: Final = 256
 
 
-class Target(NamedTuple):
+class RouteMatch(NamedTuple):
     """What a request is for.
 
     Attributes:
@@ -75,30 +75,30 @@ class Router:
         self._patterns = [(route.pattern, dialect, route) for dialect, route in self.routes]
         self._at = lru_cache(_MAX_KNOWN)(self._look_up)
 
-    def find(self, method: str, path: str) -> Target:
+    def find(self, method: str, path: str) -> RouteMatch:
         """Return what a request is for."""
         targets = self._at(path)
         return targets.get(_as_get(method)) or targets[""]
 
-    def _look_up(self, path: str) -> Mapping[str, Target]:
+    def _look_up(self, path: str) -> Mapping[str, RouteMatch]:
         """Return what each method of a path is for, and with an empty name all other methods."""
-        targets: dict[str, Target] = {}
+        targets: dict[str, RouteMatch] = {}
         for target in self._fitting(path):
             assert target.route is not None
             targets.setdefault(target.route.method, target)
         if not targets:
             below = (d for d in self._dialects if d.below and path.startswith(d.below))
-            return {"": Target(None, next(below, OWN))}
+            return {"": RouteMatch(None, next(below, OWN))}
         first = next(iter(targets.values()))
         methods = [method for method, each in targets.items() if each.path == first.path]
         allowed = ", ".join("GET, HEAD" if method == "GET" else method for method in methods)
         targets[""] = first._replace(route=None, allowed=allowed)
         return targets
 
-    def _fitting(self, path: str) -> Iterator[Target]:
+    def _fitting(self, path: str) -> Iterator[RouteMatch]:
         for pattern, dialect, route in self._patterns:
             if found := pattern.fullmatch(path):
-                yield Target(route, dialect, route.path, found.groupdict())
+                yield RouteMatch(route, dialect, route.path, found.groupdict())
 
 
 def _as_get(method: str) -> str:

@@ -15,7 +15,7 @@ from serve.tokenization.entities import Aggregation, EntityReader
 from serve.tokenization.tokenizer import Tokens
 
 
-class Found(NamedTuple):
+class FlaggedBy(NamedTuple):
     """A label that reaches its threshold, or an entity of such a label.
 
     Attributes:
@@ -64,16 +64,18 @@ class Flagger:
         found = {each.label for each in self._reaching(self.defer, answer, tokens)}
         return [label for label in self.defer if label in found]
 
-    def found(self, answer: Answer, tokens: Tokens) -> list[Found]:
+    def found(self, answer: Answer, tokens: Tokens) -> list[FlaggedBy]:
         """Return what flags an answer: labels in the order of the flag, or entities of the text."""
         return self._reaching(self.flag, answer, tokens)
 
-    def _reaching(self, bounds: Mapping[str, float], answer: Answer, tokens: Tokens) -> list[Found]:
+    def _reaching(
+        self, bounds: Mapping[str, float], answer: Answer, tokens: Tokens
+    ) -> list[FlaggedBy]:
         if self._entities is None:
             p = probabilities(answer, self._traits.task == "multi_label").tolist()
             scores = dict(zip(self._traits.labels, p, strict=True))
             return [
-                Found(label, scores[label])
+                FlaggedBy(label, scores[label])
                 for label, least in bounds.items()
                 if _shown(scores[label]) >= least
             ]
@@ -87,7 +89,7 @@ class Flagger:
             answer.score_logits,
         )
         named = [
-            Found(name_of(e.label) if self._aggregation == "none" else e.label, e.score, e.span)
+            FlaggedBy(name_of(e.label) if self._aggregation == "none" else e.label, e.score, e.span)
             for e in entities
         ]
         return [e for e in named if e.label in bounds and _shown(e.score) >= bounds[e.label]]

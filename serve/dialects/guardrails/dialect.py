@@ -11,7 +11,7 @@ from serve.api.locks import Locks
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Route
-from serve.classifier.flagger import Found
+from serve.classifier.flagger import FlaggedBy
 from serve.dialects.guardrails.flagging import Flagged, flag_texts
 from serve.dialects.guardrails.litellm_content import texts_of
 from serve.dialects.guardrails.schemas import (
@@ -35,7 +35,7 @@ async def detect(context: AppContext, request: Request, body: DetectorRequest) -
     """Return what flags each text, in the form of FMS and TrustyAI detectors."""
     asked = body.detector_params or GuardrailParameters()
 
-    def make(flagged: Flagged, found: list[list[Found]]) -> Any:
+    def make(flagged: Flagged, found: list[list[FlaggedBy]]) -> Any:
         flagged.check_complete(found)
         return [
             _detections(each, text, flagged.kind)
@@ -45,7 +45,7 @@ async def detect(context: AppContext, request: Request, body: DetectorRequest) -
     return await flag_texts(context, request, asked, lambda _: body.contents, make)
 
 
-def _detections(found: Sequence[Found], text: str, kind: str) -> list[dict[str, Any]]:
+def _detections(found: Sequence[FlaggedBy], text: str, kind: str) -> list[dict[str, Any]]:
     detections = []
     for each in found:
         start, end = each.span or (0, len(text))
@@ -72,7 +72,7 @@ async def decide(context: AppContext, request: Request, body: LiteLLMRequest) ->
     return await flag_texts(context, request, asked, texts, _decision)
 
 
-def _decision(flagged: Flagged, found: list[list[Found]]) -> dict[str, Any]:
+def _decision(flagged: Flagged, found: list[list[FlaggedBy]]) -> dict[str, Any]:
     reasons = [
         f"text {place}: {each.label} {short(each.score)}"
         for place, of_text in enumerate(found, 1)

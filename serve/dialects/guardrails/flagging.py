@@ -14,7 +14,7 @@ from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
-from serve.classifier.flagger import Found
+from serve.classifier.flagger import FlaggedBy
 from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import InvalidRequest, NoFlag
@@ -46,7 +46,7 @@ class Flagged(NamedTuple):
         """The name that detectors have for the model's task."""
         return _KINDS[self.answered.classifier.traits.task]
 
-    def found(self) -> list[list[Found]]:
+    def found(self) -> list[list[FlaggedBy]]:
         """Return what flags each text."""
         classified = self.answered.classified
         flagger = classified.flagger
@@ -64,7 +64,7 @@ class Flagged(NamedTuple):
         answers = zip(self.blank, classified.answers, classified.tokens, strict=False)
         return [not b and bool(flagger.defers(answer, tokens)) for b, answer, tokens in answers]
 
-    def check_complete(self, found: Sequence[Sequence[Found]]) -> None:
+    def check_complete(self, found: Sequence[Sequence[FlaggedBy]]) -> None:
         """Refuse to call a text unflagged whose deadline has cut its classification short.
 
         Raises:
@@ -79,7 +79,7 @@ class Flagged(NamedTuple):
 
 
 # Makes JSON of what flags each text.
-Make = Callable[[Flagged, list[list[Found]]], Any]
+Make = Callable[[Flagged, list[list[FlaggedBy]]], Any]
 
 
 async def flag_texts(

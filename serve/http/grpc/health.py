@@ -16,7 +16,7 @@ _SERVICES: Final = ("", INFERENCE)
 _LOOK_EVERY_S: Final = 1.0
 
 
-class Health:
+class HealthService:
     """Tells whether the server takes calls: every engine runs, and no stop is near."""
 
     def __init__(self, context: AppContext) -> None:

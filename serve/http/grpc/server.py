@@ -11,7 +11,7 @@ from serve.api.context import AppContext
 from serve.http.grpc.arrivals import WINDOW_BYTES
 from serve.http.grpc.call import Calls
 from serve.http.grpc.credentials import server_credentials
-from serve.http.grpc.health import Health
+from serve.http.grpc.health import HealthService
 from serve.http.grpc.messages import HEALTH, INFERENCE, REFLECTION
 from serve.http.grpc.reflection import reflection_handlers
 from serve.http.grpc.service import methods_of
@@ -116,7 +116,7 @@ class GrpcServer:
         await ended
 
     def _add_services(self, server: Any) -> None:
-        health, handler = Health(self._context), self._calls.handler
+        health, handler = HealthService(self._context), self._calls.handler
         inference = {
             name: handler(INFERENCE, name, answer, scope)
             for name, (answer, scope) in methods_of(self._context, health).items()

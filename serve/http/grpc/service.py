@@ -18,7 +18,7 @@ from serve.dialects.oip.models import (
 from serve.dialects.oip.signature import PLATFORM, VERSION
 from serve.errors import UnknownModel
 from serve.http.grpc.call import Answer, Call
-from serve.http.grpc.health import Health
+from serve.http.grpc.health import HealthService
 from serve.http.grpc.inference import infer
 from serve.version import __version__
 
@@ -26,7 +26,9 @@ from serve.version import __version__
 _BINARY: Final = "binary_tensor_data"
 
 
-def methods_of(context: AppContext, health: Health) -> dict[str, tuple[Answer, Scope | None]]:
+def methods_of(
+    context: AppContext, health: HealthService
+) -> dict[str, tuple[Answer, Scope | None]]:
     """Return what answers each method, and the scope that it needs; None for none."""
     about = _About(context, health)
     return {
@@ -47,7 +49,7 @@ def methods_of(context: AppContext, health: Health) -> dict[str, tuple[Answer, S
 class _About:
     """Describes the server and its models, and changes the models."""
 
-    def __init__(self, context: AppContext, health: Health) -> None:
+    def __init__(self, context: AppContext, health: HealthService) -> None:
         self._context = context
         self._health = health
 

@@ -4,20 +4,20 @@ import threading
 
 import pytest
 
-import serve.api.document
+import serve.api.openapi
 from tests.serve.api.conftest import StartServer
 
 
 def test_it_is_made_once_and_on_a_thread_of_its_own(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, made_on = serve.api.document.make_document, list[str]()
+    make, made_on = serve.api.openapi.make_document, list[str]()
 
     def made(*routes: object) -> object:
         made_on.append(threading.current_thread().name)
         return make(*routes)
 
-    monkeypatch.setattr(serve.api.document, "make_document", made)
+    monkeypatch.setattr(serve.api.openapi, "make_document", made)
     server = start_server()
     assert server.http.delete("/openapi.json").status_code == 405
     assert not made_on

