@@ -1,6 +1,7 @@
 """The OpenAPI document of the routes, and the page that shows it. FastAPI makes both."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from inspect import Parameter, Signature
@@ -26,6 +27,9 @@ _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
+
+# A line of the attributes in a docstring, and those that go on with it.
+_ATTRIBUTE: Final = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 class Document:
@@ -71,7 +75,10 @@ def make_document(routes: Sequence[Route]) -> dict[str, Any]:
             documented["response_class"] = PlainResponse  # its body is no JSON
         app.add_api_route(route.path, _described(route), methods=[route.method], **documented)
     document = app.openapi()
-    document.setdefault("components", {})["securitySchemes"] = _SCHEMES
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = _SCHEMES
+    for schema in components.get("schemas", {}).values():
+        _describe_fields(schema)
     for route in routes:
         if route.scope:
             operation = document["paths"][route.path][route.method.lower()]
@@ -106,6 +113,17 @@ def _parameters(route: Route) -> Iterator[Parameter]:
             if field.default is not PydanticUndefined:
                 default = field.default
         yield Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+
+
+def _describe_fields(schema: dict[str, Any]) -> None:
+    """Describe the fields of a schema by the attributes in its docstring."""
+    text, _, attributes = schema.get("description", "").partition("\n\nAttributes:\n")
+    if attributes:
+        schema["description"] = text
+    for name, said in _ATTRIBUTE.findall(attributes):
+        if field := schema["properties"].get(name):
+            sentence = " ".join(said.replace("None", "null").split())
+            field.setdefault("description", sentence[0].upper() + sentence[1:])
 
 
 def _add_security(operation: dict[str, Any], scope: Scope) -> None:

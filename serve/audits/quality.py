@@ -69,7 +69,7 @@ class ProfileQuality(_Shown):
         description="Bounds of the true disagreement, like those of a promise."
     )
     promises: list[PromiseQuality]
-    exits: dict[int, ExitQuality] = Field(description="By layer.")
+    exits: dict[int, ExitQuality] = Field(description="Audits by exit layer.")
     drift: float | None = Field(
         description="Share of the texts that leave at another layer than the certifying texts "
         "would; some of it is chance."

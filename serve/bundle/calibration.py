@@ -11,7 +11,7 @@ class ExitFigures(Frozen):
     """How good the answers are when every row leaves at one exit.
 
     Attributes:
-        layer: of the exit.
+        layer: the exit's layer.
         accuracy: share of rows answered right, 0 to 1: with the right label, with all labels
             right (multi-label), or share of words with the right tag; None for a regression.
         metrics: the task's other measures, such as `f1` or `pearson`, by name.
@@ -39,9 +39,9 @@ class VariantCalibration(Frozen):
     """Figures of one precision.
 
     Attributes:
-        data: what was measured on.
+        data: the texts that were measured.
         metric: the name of the figure by which exits are compared.
-        exits: figures of each.
+        exits: figures of each exit.
     """
 
     # Bundles may still hold figures of rules that nothing certified.

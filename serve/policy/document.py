@@ -71,8 +71,8 @@ class Policy(BaseModel):
         detectors: names by which the FMS orchestrator asks, and the profile that each stands for,
             or `default`.
         audit: which answers are compared with full depth's.
-        guard: what happens when they break a promise.
-        overload: what is given up while the queue is long; None for nothing.
+        guard: what happens when live answers break a promise.
+        overload: when and how far requests move to faster rules; None for never.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -30,7 +30,8 @@ class Bands(BaseModel):
 
     Attributes:
         flag: the probability from which on the label flags a text.
-        defer: from here on it does not, but a bigger model or a person is to decide.
+        defer: the probability from which on a text that nothing flags is left to a bigger model or
+            a person.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -63,8 +64,8 @@ Flag: TypeAlias = Annotated[
     Field(
         min_length=1,
         max_length=_MAX_LABELS,
-        description="By label, the probability from which on it flags a text; or an object with "
-        "`flag`, and `defer`: from there on a text that nothing flags is deferred.",
+        description="For each label, the probability from which on it flags a text; or an object "
+        "with `flag`, and `defer`: from there on a text that nothing flags is deferred.",
     ),
 ]
 # A flag wherever it has been checked.

@@ -36,11 +36,11 @@ class Certificate(Frozen):
     of the same kind is at most epsilon (learn then test: Angelopoulos et al. 2021).
 
     Attributes:
-        loss: what is bounded.
+        loss: which loss is bounded.
         epsilon: bound on the mean loss.
         delta: probability that the bound does not hold.
-        n: certifying texts.
-        observed: their mean loss.
+        n: number of certifying texts.
+        observed: mean loss of the certifying texts.
     """
 
     loss: Loss

@@ -58,11 +58,11 @@ class SetChange(_Named):
     Attributes:
         at: in UTC.
         by: name of the key that has asked for it, `anonymous`, or `config`.
-        action: `start` is what the deployment's arguments say.
-        alias: that was moved, made or removed.
-        model: that was loaded or unloaded, or that the alias names now; None for none.
+        action: what was done; `start` stands for what the deployment's arguments say.
+        alias: the alias that was moved, made or removed.
+        model: the model that was loaded or unloaded, or that the alias names now; None for none.
         before: what the alias named before, or the bundle that the model had.
-        bundle: that was loaded or unloaded.
+        bundle: the bundle that was loaded or unloaded.
         why: the reason that was given.
     """
 

@@ -46,7 +46,7 @@ class Bounds(BaseModel):
         disagreement: share of its answers that may differ from full depth's.
         p99_ms: at most one request in a hundred may take longer.
         layers: mean exit layer.
-        errors: share of its requests that may fail, or be refused by the candidate.
+        errors: share of its requests that may fail, or that the candidate may refuse.
     """
 
     model_config = _FROZEN

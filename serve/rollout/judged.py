@@ -72,7 +72,7 @@ class ArmReport(BaseModel):
     requests: int = Field(
         description="Requests that were answered, that failed, or that the arm's policy refused."
     )
-    errors: int = Field(description="Of the requests, those that were not answered.")
+    errors: int = Field(description="Requests that were not answered.")
     share: float | None = Field(
         default=None, description="This arm's share of the requests of both arms."
     )
@@ -80,7 +80,8 @@ class ArmReport(BaseModel):
     disagreement: Disagreement
     p99_ms: float | None = Field(
         default=None,
-        description="Of answered requests, to a tenth of it. No bound is judged by it.",
+        description="99th percentile of the times of answered requests, accurate to a tenth of it. "
+        "No bound is judged by it.",
     )
     slow: Slow | None = Field(
         default=None,

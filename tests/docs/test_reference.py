@@ -91,3 +91,22 @@ def test_files_that_the_tour_names_without_their_folder_exist() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     there = {path.name for folder in ("serve", "models") for path in (ROOT / folder).rglob("*.py")}
     assert set(re.findall(r"`(\w+\.py)`", text)) <= there
+
+
+def descriptions(part: Any) -> Iterator[str]:
+    """Yield every description below a part of the OpenAPI document."""
+    if isinstance(part, list):
+        for each in part:
+            yield from descriptions(each)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if name == "description" and isinstance(value, str):
+                yield value
+            else:
+                yield from descriptions(value)
+
+
+def test_descriptions_of_the_api_name_their_subject(server: LiveServer) -> None:
+    for text in descriptions(server.http.get("/openapi.json").json()):
+        assert "Attributes:" not in text, "the document describes fields one by one"
+        assert not re.match(r"Of |Only of |Only if it|By |In which |[a-z]+ ", text), text

@@ -69,11 +69,13 @@ class FlagFigures(SparseModel):
     flagged: float = Field(description="Share of the texts that are flagged.")
     deferred: float = Field(description="Share of the texts that are deferred.")
     missed: float | None = Field(
-        default=None, description="Of the texts that full depth flags, the share that is not."
+        default=None,
+        description="Share of the texts flagged by full depth that the profile does not flag.",
     )
     missed_interval: Interval
     false_alarms: float | None = Field(
-        default=None, description="Of the texts that full depth does not flag, the share that is."
+        default=None,
+        description="Share of the texts not flagged by full depth that the profile flags.",
     )
     false_alarms_interval: Interval
 
@@ -97,11 +99,12 @@ class DryRunFigures(SparseModel):
     texts: int
     of: Literal["profile", "all"] | None = Field(
         default=None,
-        description="Only of audits: whether they are those of the profile, or those of all "
-        f"texts, where the profile has fewer than {FEW_TEXTS}.",
+        description="Whose audits these are: the profile's, or those of all texts where the "
+        f"profile has fewer than {FEW_TEXTS}; missing for recorded texts.",
     )
     too_few: bool | None = Field(
-        default=None, description=f"Only if it is so: there are fewer than {FEW_TEXTS} audits."
+        default=None,
+        description=f"True if there are fewer than {FEW_TEXTS} audits; missing if not.",
     )
     layers: float | None = Field(default=None, description="Mean number of layers per window.")
     layers_interval: Interval | None = Field(
@@ -113,15 +116,17 @@ class DryRunFigures(SparseModel):
     )
     disagreement: float | None = Field(
         default=None,
-        description="Share answered otherwise than at full depth. Not of a regression without a "
-        "calibration, which says from where on values differ.",
+        description="Share of texts with another answer than at full depth. Missing for a "
+        "regression without a calibration, which would say how far apart values differ.",
     )
     interval: Interval | None = Field(
         default=None,
         description="Interval that holds the share among all such texts with a probability of "
         "95 %, for this number of texts (Clopper and Pearson).",
     )
-    flag: FlagFigures | None = Field(default=None, description="Only of a profile with a flag.")
+    flag: FlagFigures | None = Field(
+        default=None, description="Figures of the profile's flag; missing without one."
+    )
     problem: str | None = Field(
         default=None, description="Why there are no figures; missing if there are."
     )
@@ -212,7 +217,9 @@ class DryRunReport(SparseModel):
         description="Old and new value of each field that would change; null for one that is not "
         "there."
     )
-    profiles: dict[str, DryRunProfile] = Field(description="By name, `default` among them.")
+    profiles: dict[str, DryRunProfile] = Field(
+        description="The profiles by name, `default` among them."
+    )
     audits: int = Field(description="Number of audits of live traffic.")
     audits_of: AuditsOf
     recording: int = Field(description="Number of recorded texts.")

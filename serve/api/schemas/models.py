@@ -98,7 +98,7 @@ class ModelInfo(ResponseModel):
         description="The kind of answer: one label, any number of labels, a number, or a label "
         "for every token, grouped into entities. Each task has its own shape of result."
     )
-    labels: list[str] = Field(description="By label id; for a regression, the name of the value.")
+    labels: list[str] = Field(description="Labels by id; for a regression, the name of the value.")
     pairs: bool = Field(description="Whether an input may be a pair of texts.")
     rules: list[str] = Field(description="Exit rules that the model can follow.")
     layers: int
@@ -144,7 +144,7 @@ class LoadableBundle(ResponseModel):
 
     name: str
     version: str | None = Field(
-        description="Of one that is served: the first 12 digits of its manifest's SHA-256."
+        description="The first 12 digits of the SHA-256 of its manifest, if the bundle is served."
     )
     loaded: bool = Field(description="Whether a model is served from it.")
 

@@ -88,7 +88,7 @@ class ShownEntry(SparseModel):
         "`bundle`, `config`, `guardrail` or `rollout` where no request has made the change."
     )
     why: str | None = Field(default=None, description="The reason that came with the change.")
-    action: Action = Field(description="What was asked for.")
+    action: Action = Field(description="The kind of change that was asked for.")
     rollout: ShownRollout | None = Field(
         default=None,
         description="The rollout that runs or has ended with this version; missing without one.",

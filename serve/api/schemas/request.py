@@ -102,9 +102,9 @@ class ClassifyRequest(RequestModel):
     truncate: bool = Field(default=False, description="Cut texts that are too long.")
     flag: Flag | None = Field(
         default=None,
-        description="By label, the probability from which on it flags a text: results then have "
-        "`flagged` and `flags`. Of tokens, the score of any entity of the label. Default: what "
-        "the profile says.",
+        description="For each label, the probability from which on it flags a text: results then "
+        "have `flagged` and `flags`. Of tokens, the score of any entity of the label. "
+        "Default: what the profile says.",
     )
     windows: Windows | None = Field(
         default=None,

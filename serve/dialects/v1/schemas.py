@@ -71,7 +71,7 @@ class _Result(SparseModel):
         default=None, description="Only with a flag that defers: the labels that defer the input."
     )
     windows: WindowsFound | None = Field(
-        default=None, description="Only of a text that was cut into several windows."
+        default=None, description="The windows of a text that was cut; missing for others."
     )
 
 

@@ -84,8 +84,9 @@ class VllmClassification(ResponseModel):
     index: int
     label: str
     probs: list[float | None] = Field(
-        description="By label id; of several labels each for itself; for a regression its value, "
-        "or the sigmoid of it if the model's config states no problem_type regression."
+        description="Probabilities by label id, of several labels each for itself; for a "
+        "regression its value, or the sigmoid of it if the model's config states no problem_type "
+        "regression."
     )
     num_classes: int
     exit: ExitReport

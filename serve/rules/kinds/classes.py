@@ -27,8 +27,8 @@ class ClassesRule(Rule):
 
     rule: Literal["classes"] = "classes"
     thresholds: Annotated[dict[str, Share], Field(min_length=1)] = Field(
-        description="By label, strict: leave when it is the answer and its probability is above. "
-        "Rows with other labels go on."
+        description="Thresholds by label, strict: leave when the label is the answer and its "
+        "probability is above. Rows with other labels go on."
     )
 
     def __hash__(self) -> int:

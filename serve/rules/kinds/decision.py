@@ -32,11 +32,13 @@ class DecisionRule(Rule):
     rule: Literal["decision"] = "decision"
     leave_above: _Bounds | None = Field(
         default=None,
-        description="By label: leave when the score of any of these labels reaches its bound.",
+        description="Bounds by label: leave when the score of any of these labels reaches its "
+        "bound.",
     )
     leave_below: _Bounds | None = Field(
         default=None,
-        description="By label: leave when the scores of all these labels are at most their bounds.",
+        description="Bounds by label: leave when the scores of all these labels are at most their "
+        "bounds.",
     )
 
     @model_validator(mode="after")

@@ -34,7 +34,7 @@ class PatienceRule(Rule):
     tolerance: float | None = Field(
         default=None,
         gt=0,
-        description="Of regressions only: values less than this apart agree.",
+        description="For regressions alone: values less than this apart agree.",
     )
 
     def check(self, traits: Traits) -> None:
