@@ -14,7 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 # Reads of a model and changes of it are no classifications.
 _OPERATORS: Final = re.compile(r"/v1/(models|aliases)(/[^:]*)?")
 
-
 Key = TypeVar("Key", str, int, float)
 
 
@@ -25,12 +24,28 @@ class Counts:
     requests: Counter[str] = field(default_factory=Counter)  # by status
     latency: Counter[float] = field(default_factory=Counter)  # by upper bound in s, cumulative
     exits: Counter[int] = field(default_factory=Counter)  # by layer
-    layers_run: float = 0.0
-    layers_saved: float = 0.0
-    queued: float = 0.0  # texts
+    layers: Counter[str] = field(default_factory=Counter)  # run and saved, by metric
     queue_s: float = 0.0  # of the replica with the longest queue
     policy_version: int = 0
     served: bool = False  # what was counted of a model stays on the page when it is unloaded
+
+    def add(self, name: str, labels: dict[str, str], value: float) -> None:
+        """Take a sample of a metric; most metrics are none of ours."""
+        match name.removeprefix("offramp_"):
+            case "requests_total":
+                self.requests[labels["code"]] += int(value)
+            case "request_duration_seconds_bucket":
+                self.latency[float(labels["le"])] += int(value)
+            case "exits_total":
+                self.exits[int(labels["layer"])] += int(value)
+            case "layers_run_total" | "layers_saved_total" as metric:
+                self.layers[metric] += int(value)
+            case "queue_seconds":
+                self.queue_s = max(self.queue_s, value)
+            case "policy_version":
+                self.policy_version = max(self.policy_version, int(value))
+            case "model_info":
+                self.served = True
 
 
 @dataclass
@@ -66,39 +81,9 @@ def read_sample(text: str, at_s: float) -> Sample:
                 setattr(sample, name.rpartition("_")[2], int(value))
             elif name == "offramp_alias_info":
                 sample.aliases[labels["alias"]] = labels["model"]
-            elif labels.get("model"):
-                _add(sample.models.setdefault(labels["model"], Counts()), name, labels, value)
+            elif labels.get("model") and not _OPERATORS.fullmatch(labels.get("route", "")):
+                sample.models.setdefault(labels["model"], Counts()).add(name, labels, value)
     return sample
-
-
-def _add(counts: Counts, name: str, labels: dict[str, str], value: float) -> None:
-    if _OPERATORS.fullmatch(labels.get("route", "")):
-        return
-    match name.removeprefix("offramp_"):
-        case "requests_total":
-            counts.requests[labels["code"]] += int(value)
-        case "request_duration_seconds_bucket":
-            counts.latency[float(labels["le"])] += int(value)
-        case "exits_total":
-            counts.exits[int(labels["layer"])] += int(value)
-        case "layers_run_total":
-            counts.layers_run += value
-        case "layers_saved_total":
-            counts.layers_saved += value
-        case _:
-            _set(counts, name, value)
-
-
-def _set(counts: Counts, name: str, value: float) -> None:
-    match name.removeprefix("offramp_"):
-        case "queue_depth":
-            counts.queued += value
-        case "queue_seconds":
-            counts.queue_s = max(counts.queue_s, value)
-        case "policy_version":
-            counts.policy_version = max(counts.policy_version, int(value))
-        case "model_info":
-            counts.served = True
 
 
 def between(older: Sample, newer: Sample, model: str) -> Figures | None:
@@ -109,8 +94,8 @@ def between(older: Sample, newer: Sample, model: str) -> Figures | None:
         return None
     requests, exits = _grown(before.requests, after.requests), _grown(before.exits, after.exits)
     texts = sum(exits.values())
-    run = max(0.0, after.layers_run - before.layers_run)
-    saved = max(0.0, after.layers_saved - before.layers_saved)
+    layers = _grown(before.layers, after.layers)
+    run, saved = layers.get("layers_run_total", 0), layers.get("layers_saved_total", 0)
     latency = _grown(before.latency, after.latency)
     return Figures(
         requests_s=sum(requests.values()) / seconds,

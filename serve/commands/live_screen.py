@@ -1,7 +1,7 @@
 """How live figures look in a terminal."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serve.commands.figures import Counts, Figures, Sample, between
+from serve.commands.terminal import plain
 
 _BAR_WIDTH: Final = 24
 _HEADINGS: Final = (
@@ -22,7 +23,9 @@ def screen(newest: Sample, recent: Sample, oldest: Sample, problem: str = "") ->
     """Return everything: `recent` is where now begins, `oldest` the last 15 minutes."""
     minutes = max(1, round((newest.at_s - oldest.at_s) / 60))
     past = "last minute" if minutes == 1 else f"last {minutes} min"
-    parts: list[RenderableType] = [_head(newest)]
+    few = newest.running < newest.wanted
+    replicas = f"replicas {newest.running} of {newest.wanted}"
+    parts: list[RenderableType] = [Text(replicas, "bold red" if few else "bold")]
     if problem:
         parts.append(Text(problem, "red"))
     for name, counts in sorted(newest.models.items()):
@@ -30,41 +33,25 @@ def screen(newest: Sample, recent: Sample, oldest: Sample, problem: str = "") ->
         found = ((span, between(start, newest, name)) for span, start in starts.items())
         # A model that was loaded later is not in the oldest sample.
         if spans := {span: figures for span, figures in found if figures}:
-            parts += [Text(), *_model(name, counts, spans)]
+            heading = Text(plain(f"{name}  policy {counts.policy_version}"), "bold cyan")
+            rows = [_row(span, counts, figures) for span, figures in spans.items()]
+            parts += [Text(), heading, _Rows([tuple(map(Text, _HEADINGS)), *rows]), _exits(spans)]
     return Group(*parts)
 
 
-def _head(newest: Sample) -> Text:
-    few = newest.running < newest.wanted
-    return Text(f"replicas {newest.running} of {newest.wanted}", "bold red" if few else "bold")
-
-
-def _model(name: str, counts: Counts, spans: dict[str, Figures]) -> Iterator[RenderableType]:
-    yield Text(f"{name}  policy {counts.policy_version}", "bold cyan")
-    yield _Table(
-        [
-            tuple(map(Text, _HEADINGS)),
-            *(_row(span, counts, figures) for span, figures in spans.items()),
-        ]
-    )
-    yield _exits(spans)
-
-
 def _row(span: str, counts: Counts, figures: Figures) -> tuple[Text, ...]:
-    errors_s = figures.refused_s + figures.failed_s
+    values = (figures.requests_s, figures.texts_s, *figures.quantiles_ms, figures.layers)
+    errors = _short(figures.refused_s + figures.failed_s)
     return (
         Text(span),
-        Text(short(figures.requests_s)),
-        Text(short(figures.texts_s)),
-        *(Text(short(each)) for each in figures.quantiles_ms),
-        Text(short(figures.layers)),
-        Text(share(figures.saved)),
-        Text(short(errors_s), "bold red" if figures.failed_s else ""),
-        Text(short(1000 * counts.queue_s) if span == "now" else ""),
+        *(Text(_short(value)) for value in values),
+        Text(_share(figures.saved)),
+        Text(errors, "bold red" if figures.failed_s else ""),
+        Text(_short(1000 * counts.queue_s) if span == "now" else ""),
     )
 
 
-class _Table(NamedTuple):
+class _Rows(NamedTuple):
     """A table whose rows become columns in a terminal that is too narrow for it."""
 
     rows: list[tuple[Text, ...]]  # the first has the headings
@@ -90,22 +77,21 @@ def _exits(spans: dict[str, Figures]) -> Table:
     for span in spans:
         table.add_column(span)
         table.add_column("", justify="right", min_width=5)
-    layers = sorted({layer for figures in spans.values() for layer in figures.exits})
-    for layer in layers:
-        cells: list[RenderableType] = []
-        for figures in spans.values():
-            part = figures.exits.get(layer, 0.0)
-            cells += [ProgressBar(1, part, _BAR_WIDTH, complete_style="cyan"), share(part)]
+    for layer in sorted({layer for figures in spans.values() for layer in figures.exits}):
+        shares = [figures.exits.get(layer, 0.0) for figures in spans.values()]
+        bars = [ProgressBar(1, part, _BAR_WIDTH, complete_style="cyan") for part in shares]
+        cells = [
+            cell for bar, part in zip(bars, shares, strict=True) for cell in (bar, _share(part))
+        ]
         table.add_row(str(layer), *cells)
     return table
 
 
-def share(part: float) -> str:
-    """Return a share as a percentage."""
+def _share(part: float) -> str:
     return "-" if math.isnan(part) else f"{100 * part:.0f} %"
 
 
-def short(value: float) -> str:
+def _short(value: float) -> str:
     """Return a number with three digits that matter."""
     if math.isnan(value):
         return "-"

@@ -17,6 +17,7 @@ from serve.policy.document import Policy
 from serve.policy.entry import VersionedPolicy
 from serve.policy.live import LivePolicy
 from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS
+from tests.helm.chart import NoHelm, render
 from tests.serve.support.declarative import (
     DeployFailed,
     deploy_document,
@@ -32,8 +33,8 @@ from tests.support.patience import until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own imports are not free of them
+    import ray
     from ray import serve as ray_serve
-    from ray._private import worker
     from ray.experimental import internal_kv
     from ray.serve.context import _get_global_client
     from ray.serve.exceptions import RayServeException
@@ -105,7 +106,8 @@ def replica_pid() -> int | None:
 
 def log_lines() -> str:
     """Return what replicas of this cluster have logged."""
-    logs = Path(worker._global_node.get_session_dir_path()) / "logs" / "serve"
+    here = ray.get_runtime_context()
+    logs = Path(here.get_temp_dir(), here.get_session_name(), "logs", "serve")
     return "".join(path.read_text() for path in logs.glob("offramp_*.log"))
 
 
@@ -305,16 +307,22 @@ def test_entry_of_another_release_is_ignored(store: RayStore, bundle: Bundle) ->
 
 def test_refusals_have_our_shape(server: LiveServer, deploy: Deploy) -> None:
     deploy({})
-    assert server.refusal("")[:2] == (422, "invalid_request")
-    assert Problem.of(server.post("{"))[:2] == (400, "malformed_body")
-    assert Problem.of(server.post("{}", "text/plain"))[:2] == (415, "unsupported_media_type")
-    assert Problem.of(server.post(b" " * (2**21 + 1)))[:2] == (413, "body_too_large")
-    assert Problem.of(server.http.get("/nowhere"))[:2] == (404, "not_found")
-    assert Problem.of(server.http.get("/v1/models/nope"))[:2] == (404, "unknown_model")
-    assert Problem.of(server.http.get("/v1/classify"))[:2] == (405, "method_not_allowed")
     wrong = {"policy": {"default": "nope"}, "version": None}
-    assert Problem.of(server.http.put(POLICY, json=wrong))[:2] == (422, "invalid_request")
-    assert server.refusal("w1", timeout_ms=0).status == 422
+    for answer, status, code in (
+        (server.classify(""), 422, "invalid_request"),
+        (server.post("{"), 400, "malformed_body"),
+        (server.post("{}", "text/plain"), 415, "unsupported_media_type"),
+        (server.post(b" " * (2**21 + 1)), 413, "body_too_large"),
+        (server.http.get("/nowhere"), 404, "not_found"),
+        (server.http.get("/v1/models/nope"), 404, "unknown_model"),
+        (server.http.get("/v1/classify"), 405, "method_not_allowed"),
+        (server.http.put(POLICY, json=wrong), 422, "invalid_request"),
+    ):
+        assert Problem.of(answer)[:2] == (status, code)
+    for path in ("/docs", "/openapi.json", "/health/live", "/health/ready", "/v1/models"):
+        assert server.http.get(path).status_code == 200
+        head = server.http.head(path)
+        assert (head.status_code, head.content) == (200, b"")
 
 
 def test_answers_through_a_proxy_have_one_request_id_and_name_their_replica(
@@ -361,14 +369,6 @@ def test_damaged_bundle_is_refused_before_a_replica_is_touched(
         assert answer.status_code == 200
         assert answer.headers["x-offramp-replica"] == replica
     deploy({})
-
-
-def test_docs_and_health_are_there(server: LiveServer, deploy: Deploy) -> None:
-    deploy({})
-    for path in ("/docs", "/openapi.json", "/health/live", "/health/ready", "/v1/models"):
-        assert server.http.get(path).status_code == 200
-        head = server.http.head(path)
-        assert (head.status_code, head.content) == (200, b"")
 
 
 def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer, deploy: Deploy) -> None:
@@ -425,12 +425,71 @@ def test_replica_that_listens_itself_answers_what_it_accepted_before_it_ends(
         until(lambda: "listening" not in ray_serve.status().applications)
 
 
-def test_config_of_a_cluster_names_keys_or_renounces_them(bundle_folder: Path) -> None:
-    with pytest.raises(RayServeException, match="set `keys` to a file of keys, or `no_auth: true`"):
-        build(ServerConfig(bundles=[str(bundle_folder)]))
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        ({}, "`no_auth: true`"),
+        ({"no_auth": True, "grpc_port": 8001}, "grpc_port"),
+        ({"no_auth": True, "tls_cert": Path("cert.pem")}, "tls_cert"),
+        ({"no_auth": True, "state": Path("state")}, "state"),
+    ],
+)
+def test_what_proxies_do_not_have_is_refused(
+    bundle_folder: Path, args: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(RayServeException) as refused:
+        build(ServerConfig(bundles=[str(bundle_folder)], **args))
+    assert named in str(refused.value)
 
 
-def test_proxies_have_no_grpc_of_ours(bundle_folder: Path) -> None:
-    config = ServerConfig(bundles=[str(bundle_folder)], no_auth=True, grpc_port=8001)
-    with pytest.raises(RayServeException, match="leave out grpc_port"):
-        build(config)
+@pytest.fixture
+def rendered(bundle_folder: Path, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Render the chart's `serveConfigV2` over the tiny bundle, with keys on this machine."""
+    try:
+        keys = render().keys
+    except NoHelm as reason:
+        pytest.skip(str(reason))
+    for name, content in keys.items():
+        (tmp_path / name).write_text(content)
+
+    def config(*sets: str) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "replicas": 1,
+            "bundles": {"names": ["tiny"], "path": str(bundle_folder.parent)},
+            "server": {"precision": "fp32", "numThreads": 1, "maxInputs": 3},
+            "ray": {"gracefulShutdownSeconds": 35, "logLevel": "WARNING", "logEncoding": "TEXT"},
+            "policies": {"tiny": {"default": {"rule": "entropy", "threshold": 0}}},
+        }
+        document = render(values, sets).serve_config
+        document["applications"][0]["args"]["keys"] = str(tmp_path / "keys.json")
+        return {"applications": document["applications"]}
+
+    return config
+
+
+def test_what_the_chart_renders_is_served_and_a_threshold_changes_in_place(
+    server: LiveServer, rendered: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    def replica() -> tuple[int, str]:
+        [found] = details_of("offramp")["deployments"]["Classifiers"]["replicas"]
+        return found["pid"], found["actor_id"]
+
+    deploy_document(rendered(), "offramp")
+    for path, status in (("/health/ready", 200), ("/metrics", 200), ("/v1/models", 401)):
+        assert server.http.get(path).status_code == status
+    assert server.refusal("w1").status == 401
+    keyed = LiveServer(server.port)
+    keyed.http.headers["Authorization"] = f"Bearer {(tmp_path / 'admin-key').read_text()}"
+    with keyed.http:
+        assert layer_now(keyed) == 4  # threshold 0 never leaves early
+        assert keyed.http.get(POLICY).json()["source"] == "config"
+        before = replica()
+        deploy_document(rendered("policies.tiny.default.threshold=1.05"), "offramp")
+        until(lambda: layer_now(keyed) == 1)  # close to ln 3: leaves at once
+        assert replica() == before
+        assert keyed.refusal(["w1"] * 4).code == "too_many_inputs"
+        assert keyed.http.get("/v1/models/tiny").json()["precision"] == "fp32"
+        assert keyed.metric("offramp_replicas_scraped") == 1
+    options = details_of("offramp")["deployments"]["Classifiers"]["deployment_config"]
+    assert options["graceful_shutdown_timeout_s"] == 35
+    assert options["max_replicas_per_node"] == 1

@@ -7,7 +7,7 @@ import pytest
 from tests.serve.support.openapi_fuzz import check_unharmed, fuzz, make_key
 from tests.serve.support.server_process import ServerProcess
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 
 def test_replicas_give_documented_answers_only(bundle_folder: Path, tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
+from tritonclient.grpc import InferenceServerClient, service_pb2_grpc
 
 from serve.bundle.loader import MANIFEST, sha256_of
 from serve.http.settings import DRAIN_S
+from tests.serve.http.grpc.conftest import asked, grpc_address, texts
 from tests.serve.support.bundles import rewrite_manifest
-from tests.serve.support.ladders import BOLD, SAFE, certificate, certify
 from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem
 from tests.serve.support.server_process import (
     START_S,
@@ -38,6 +40,13 @@ from tests.support.tiny import DEPTH
 pytestmark = pytest.mark.ray
 
 POLICY = "/v1/models/tiny/policy"
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+ROLLOUT = f"{POLICY}/rollout"
+BOUNDED: dict[str, Any] = {
+    "policy": {"default": {"rule": "never"}}, "steps": [50], "hold_s": 3600,
+    "bounds": {"layers": 2}, "by": "request",
+}  # fmt: skip
+CLIENTS = [f"client {number}" for number in range(16)]
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +57,21 @@ def temporary() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def certified(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("certified") / "tiny"
-    shutil.copytree(bundle_folder, folder)
-    return certify(folder, "fp32", "int8")
+def bundle(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a bundle that tests may change."""
+    return Path(shutil.copytree(bundle_folder, tmp_path_factory.mktemp("changed") / "tiny"))
 
 
 @pytest.fixture(scope="module")
-def process(certified: Path, temporary: Path) -> Iterator[ServerProcess]:
+def process(bundle: Path, temporary: Path) -> Iterator[ServerProcess]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", str(temporary))
         # What a caller's environment may have from the work with other clusters.
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_AUTH_TOKEN", "known to many")
         bounds = ("--limits", '{"connections": {"max_head_bytes": 5000}}')
-        with ServerProcess(certified, "--replicas", "2", "--port", "0", *bounds) as process:
+        ports = ("--port", "0", "--grpc-port", "0")
+        with ServerProcess(bundle, "--replicas", "2", *ports, *bounds) as process:
             yield process
 
 
@@ -82,11 +91,7 @@ def by_replica(server: LiveServer, name: str) -> dict[str, float]:
 
 
 def change_policy(server: LiveServer, layer: int) -> dict[str, Any]:
-    return put_default(server, {"rule": "layer", "layer": layer})
-
-
-def put_default(server: LiveServer, default: dict[str, Any]) -> dict[str, Any]:
-    response = server.http.put(POLICY, json={"policy": {"default": default}, "version": None})
+    response = server.put_policy({"default": {"rule": "layer", "layer": layer}})
     assert response.status_code == 200, response.text
     change: dict[str, Any] = response.json()
     return change
@@ -114,14 +119,36 @@ def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> No
     assert server.metric("offramp_engine_up") == 2
 
 
-def test_replicas_listen_themselves_and_no_proxy_runs(process: ServerProcess) -> None:
+def test_replicas_listen_themselves_with_the_bounds_that_were_given(
+    server: LiveServer, process: ServerProcess
+) -> None:
     assert len(process.replicas()) == 2
     assert not process.family.titled("Proxy")
-
-
-def test_bound_on_connections_holds_that_the_command_was_given(server: LiveServer) -> None:
     answer = server.http.get("/health/live", headers={"X": "x" * 6000})
     assert Problem.of(answer)[:2] == (431, "head_too_large")
+
+
+def infer(process: ServerProcess) -> None:
+    """Ask by gRPC, on a connection of its own: one stays with its replica."""
+    own = [("grpc.use_local_subchannel_pool", 1)]
+    with InferenceServerClient(grpc_address(process), channel_args=own) as client:
+        client.infer("tiny", [texts(["w1", "w2 w3"])])
+
+
+def test_both_replicas_answer_grpc_on_one_port(server: LiveServer, process: ServerProcess) -> None:
+    def both_have_answered() -> bool:
+        infer(process)
+        seen = {
+            sample.labels["replica"]
+            for family in text_string_to_metric_families(server.http.get("/metrics").text)
+            for sample in family.samples
+            if sample.name == "offramp_requests_total"
+            and sample.labels["route"] == INFER
+            and sample.value
+        }
+        return len(seen) == 2
+
+    until(both_have_answered)
 
 
 def status_of(port: int, method: str) -> grpc.StatusCode:
@@ -134,8 +161,8 @@ def status_of(port: int, method: str) -> grpc.StatusCode:
     return status
 
 
-def test_beyond_loopback_each_replica_has_one_port_and_ray_wants_its_token(
-    server: LiveServer, process: ServerProcess
+def test_beyond_loopback_each_replica_has_one_port_and_ray_is_closed_to_others(
+    server: LiveServer, process: ServerProcess, temporary: Path
 ) -> None:
     listening = [
         (owner, ip_address(c.laddr.ip.removeprefix("::ffff:")), c.laddr.port)
@@ -153,9 +180,6 @@ def test_beyond_loopback_each_replica_has_one_port_and_ray_wants_its_token(
     [store_port] = [port for owner, _, port in listening if owner == store]
     refused = status_of(store_port, "/ray.rpc.InternalKVGcsService/InternalKVKeys")
     assert refused is grpc.StatusCode.UNAUTHENTICATED
-
-
-def test_session_of_ray_is_closed_to_other_users(server: LiveServer, temporary: Path) -> None:
     [folder] = temporary.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "token").stat().st_mode & 0o777 == 0o600
@@ -179,22 +203,6 @@ def test_new_policy_applies_to_the_next_request_in_every_replica(
         versions = by_replica(server, "offramp_policy_version")
         assert versions == dict.fromkeys(names, change["version"])
     assert process.replicas() == replicas
-
-
-def test_target_becomes_the_same_rule_in_every_replica(server: LiveServer) -> None:
-    for bound, rule in ((0.01, SAFE), (0.03, BOLD)):
-        target = {"target": {"max_disagreement": bound}}
-        assert put_default(server, target)["resolved"]["default"]["rule"] == rule
-        thresholds = by_replica(server, "offramp_threshold")
-        assert len(thresholds) == 2
-        assert set(thresholds.values()) == {rule["threshold"]}
-        with ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(server.answer, "w1", exit=target) for _ in range(16)]
-            answers = [*pool.map(server.answer, ["w1"] * 16), *(each.result() for each in asked)]
-        assert all(answer["exit_rule"] == rule for answer in answers)
-        seen = {0.01: 0.006, 0.03: 0.02}[bound]
-        certificates = [answer["certificate"] for answer in answers]
-        assert certificates == [certificate("disagreement", bound, seen)] * 32
 
 
 def test_of_two_changes_of_one_version_the_second_is_a_conflict(server: LiveServer) -> None:
@@ -276,6 +284,61 @@ def test_hung_replica_is_named_and_replaced(server: LiveServer, process: ServerP
     assert replicas - {hung} < process.replicas()
 
 
+def follow(server: LiveServer, client: str) -> tuple[str, str | None, int]:
+    """Return which replica has answered on a new connection, the arm, and the exit layer."""
+    headers = {"X-Offramp-Sticky": client, "Connection": "close"}
+    answer = server.http.post("/v1/classify", json={"inputs": "w1"}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    [result] = answer.json()["results"]
+    return answer.headers["x-offramp-replica"], answer.json().get("arm"), result["exit"]["layer"]
+
+
+def arms_of_both(server: LiveServer) -> dict[str, str | None]:
+    """Return the arm of each client, the same in every replica, once two have answered each."""
+    arms = {}
+    for client in CLIENTS:
+        seen: dict[str, str | None] = {}
+
+        def both(client: str = client, seen: dict[str, str | None] = seen) -> bool:
+            replica, arm, _ = follow(server, client)
+            seen[replica] = arm
+            return len(seen) == 2
+
+        until(both, START_S)
+        assert len({*seen.values()}) == 1
+        arms[client] = next(iter(seen.values()))
+    return arms
+
+
+def test_replica_that_joins_midway_follows_a_rollout_and_all_go_back(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    server.put_policy({"default": {"rule": "layer", "layer": 1}}).raise_for_status()
+    server.http.post(ROLLOUT, json={**BOUNDED, "bounds": {"errors": 0.5}}).raise_for_status()
+    replicas = process.replicas()
+    before = arms_of_both(server)
+    assert {*before.values()} == {"live", "candidate"}
+    next(iter(replicas)).kill()
+    until(lambda: len(process.replicas() - replicas) == 1, START_S)
+    until(lambda: server.metric("offramp_replicas_scraped") == 2, START_S)
+    assert arms_of_both(server) == before
+
+    server.http.post(f"{ROLLOUT}/abort", json={}).raise_for_status()
+    server.http.post(ROLLOUT, json=BOUNDED).raise_for_status()
+
+    def failed() -> bool:
+        for client in CLIENTS:
+            follow(server, client)
+        return bool(server.http.get(ROLLOUT).json()["state"] == "failed")
+
+    until(failed, START_S)
+    shown = server.http.get(ROLLOUT).json()
+    assert [each["action"] for each in shown["history"]] == ["failed", "rollout"]
+    assert shown["arms"]["candidate"]["errors"] == 0
+    until(lambda: server.metric("offramp_policy_version") == 2 * shown["version"])
+    assert {follow(server, client)[2] for client in CLIENTS} == {1}
+
+
 def test_killed_controller_is_replaced_and_replicas_go_on(
     server: LiveServer, process: ServerProcess
 ) -> None:
@@ -289,13 +352,13 @@ def test_killed_controller_is_replaced_and_replicas_go_on(
 
 
 def test_replica_that_finds_another_bundle_does_not_start_and_the_command_says_why(
-    server: LiveServer, process: ServerProcess, certified: Path
+    server: LiveServer, process: ServerProcess, bundle: Path
 ) -> None:
-    manifest, replicas = certified / MANIFEST, process.replicas()
-    bundle, served = manifest.read_bytes(), sha256_of(manifest)
-    rewrite_manifest(certified, lambda manifest: manifest["source"].update(model="another"))
+    manifest, replicas = bundle / MANIFEST, process.replicas()
+    before, served = manifest.read_bytes(), sha256_of(manifest)
+    rewrite_manifest(bundle, lambda manifest: manifest["source"].update(model="another"))
     next(iter(replicas)).kill()
-    said = f"cannot be now: {certified}: holds another bundle now"
+    said = f"cannot be now: {bundle}: holds another bundle now"
     until(lambda: said in process.output, every_s=0.2)
     assert f"1 of 2 replicas run: the model tiny was served before and {said}" in process.output
     assert f"and was {served}" in process.output
@@ -305,7 +368,7 @@ def test_replica_that_finds_another_bundle_does_not_start_and_the_command_says_w
     assert server.metric("offramp_model_info", bundle=served[:12], node="127.0.0.1") == 1
     assert server.http.get("/v1/models/tiny").json()["bundle"] == served
 
-    manifest.write_bytes(bundle)
+    manifest.write_bytes(before)
     until(lambda: "all 2 replicas run again" in process.output, every_s=0.2)
     until(lambda: server.metric("offramp_replicas_running") == 2, every_s=0.2)
 
@@ -315,9 +378,22 @@ def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
 ) -> None:
     # The last test of the shared server, which it ends.
     assert len(process.left()) > 5
-    with requests_in_flight(server) as statuses, asking(server) as outcomes:
+    with (
+        requests_in_flight(server) as statuses,
+        asking(server) as outcomes,
+        grpc.insecure_channel(grpc_address(process)) as channel,
+        ThreadPoolExecutor(1) as pool,
+    ):
         until(lambda: outcomes["200 application/json"])
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        changed = pool.submit(lambda: next(watch).status)
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        calls = [stub.ModelInfer.future(asked(["w1 " * 60] * 50)) for _ in range(2)]
+        until(lambda: server.metric("offramp_queue_depth") or calls[-1].done())
         process.send(signal.SIGTERM)
+        assert changed.result() == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert [call.code() for call in calls] == [grpc.StatusCode.OK] * 2
         # Ray's own signal handler would abort the process 3 s after a signal.
         time.sleep(4)
         assert statuses() == [200] * 8

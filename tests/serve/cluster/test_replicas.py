@@ -13,7 +13,9 @@ from serve.api.replicas import Ack
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own imports raise some
     from ray.exceptions import RayError
+    from ray.serve.config import DeploymentID
     from ray.serve.context import ReplicaContext
+    from ray.serve.exceptions import DeploymentUnavailableError
 
     from serve.cluster import replicas
     from serve.cluster.replicas import RayReplicas
@@ -143,22 +145,41 @@ def test_number_of_replicas_is_the_controllers_and_the_last_known_while_it_is_aw
     assert "offramp_replicas_wanted 5.0" in asyncio.run(asked.metrics_text()).decode()
 
 
-def test_a_dry_run_has_this_replicas_audits_alone_when_ray_does_not_tell_of_others(
-    asked: RayReplicas,
-) -> None:
-    async def here() -> bytes:
-        raise AssertionError("asked through Ray")
-
-    assert asyncio.run(asked.try_on_audits("tiny", None, here)) == ([b"mine"], 1)
-
-
+@pytest.mark.parametrize(
+    ("replies", "found"),
+    [
+        (None, ([b"mine"], 1)),
+        ([b"mine", RayError("gone"), b"theirs"], ([b"mine", b"theirs"], 1)),
+    ],
+)
 def test_a_dry_run_has_the_audits_of_the_replicas_that_answer_and_counts_the_others(
-    asked: RayReplicas, handle: Handle, monkeypatch: pytest.MonkeyPatch
+    asked: RayReplicas,
+    handle: Handle,
+    monkeypatch: pytest.MonkeyPatch,
+    replies: list[Any] | None,
+    found: tuple[list[bytes], int],
 ) -> None:
     async def here() -> bytes:
         raise AssertionError("asked through Ray")
 
-    replies = [b"mine", RayError("gone"), b"theirs"]
-    monkeypatch.setattr(handle, "results", lambda **options: replies)
-    found = asyncio.run(asked.try_on_audits("tiny", "{}", here))
-    assert found == ([b"mine", b"theirs"], 1)
+    if replies:
+        monkeypatch.setattr(handle, "results", lambda **options: replies)
+    assert asyncio.run(asked.try_on_audits("tiny", "{}", here)) == found
+
+
+def test_dead_replica_does_not_end_the_wait_for_others_and_a_new_handle_is_asked_again(
+    handle: Handle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = RayError("it has died")
+    replies = iter([DeploymentUnavailableError(DeploymentID("Classifiers")), [None, dead]])
+
+    def results(return_exceptions: bool, **_: object) -> list[Any]:
+        assert return_exceptions, "the first error would end the wait for the others"
+        reply = next(replies)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    monkeypatch.setattr(handle, "results", results)
+    asked: Any = replicas.ask_all(cast("Any", handle.options()), "stop_listening", timeout_s=60)
+    assert asyncio.run(asked) == [None, dead]
