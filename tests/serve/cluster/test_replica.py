@@ -44,7 +44,7 @@ INFER = "/inference.GRPCInferenceService/ModelInfer"
 ROLLOUT = f"{POLICY}/rollout"
 BOUNDED: dict[str, Any] = {
     "policy": {"default": {"rule": "never"}}, "steps": [50], "hold_s": 3600,
-    "bounds": {"layers": 2}, "by": "request",
+    "bounds": {"layers": 2},
 }  # fmt: skip
 CLIENTS = [f"client {number}" for number in range(16)]
 
