@@ -16,7 +16,7 @@ from serve.api.access import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.bundle.pins import pins_of
 from serve.classifier.exit_choice import choose_exits
-from serve.cluster.options import LocalReplicas
+from serve.cluster.deployment_options import LocalReplicas
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from loadtest.http.client import Json
-from serve.cluster.options import APP_NAME
+from serve.cluster.deployment_options import APP_NAME
 
 NUM_REPLICAS = 2
 _DRAIN_S = 20.0

@@ -11,8 +11,8 @@ import signal
 import threading
 from pathlib import Path
 
+from serve.cluster.deployment_options import APP_NAME
 from serve.cluster.node import local_node, session_folder
-from serve.cluster.options import APP_NAME
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from ray import serve as ray_serve
 from ray.serve import Application
 from ray.serve.exceptions import RayServeException
 
+from serve.cluster.deployment_options import DEFAULTS, DEPLOYMENT_NAME
 from serve.cluster.nodes import look_at_nodes
-from serve.cluster.options import DEFAULTS, DEPLOYMENT_NAME
 from serve.cluster.replica import Classifiers
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest, OfframpError
@@ -68,7 +68,7 @@ def bind(
     lines: Path | None = None,
     **options: Any,
 ) -> Application:
-    """Return the application; the options go before `serve.cluster.options.DEFAULTS`."""
+    """Return the application; the options go before `serve.cluster.deployment_options.DEFAULTS`."""
     # Not as decorators: replicas then import the class instead of unpickling its code.
     deploy = ray_serve.deployment(name=DEPLOYMENT_NAME, **{**DEFAULTS, **options})
     application: Application = deploy(ray_serve.ingress()(Classifiers)).bind(config, address, lines)

@@ -14,9 +14,9 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from serve.announcer import Announcer
+from serve.cluster.deployment_options import APP_NAME, LOGGING, LocalReplicas, local_options
 from serve.cluster.log_socket import collecting
 from serve.cluster.node import local_node, session_folder
-from serve.cluster.options import APP_NAME, LOGGING, LocalReplicas, local_options
 from serve.cluster.ray_calls import RayEnded
 from serve.config import ServerConfig, stop_signals
 from serve.errors import Unavailable
@@ -200,7 +200,7 @@ def _stop_listening(handle: "DeploymentHandle[Any]") -> None:
     from ray.exceptions import RayError
     from ray.serve.exceptions import RayServeException
 
-    from serve.cluster.replicas import ask_all
+    from serve.cluster.ray_replicas import ask_all
 
     try:
         # A replica that has died must not end the wait for the others.

@@ -29,7 +29,7 @@ class _Node(NamedTuple):
     resources: dict[str, float]
 
 
-class Found(NamedTuple):
+class NodeReport(NamedTuple):
     """What a replica would find on a node.
 
     Attributes:
@@ -69,7 +69,7 @@ def look_at_nodes(config: ServerConfig) -> dict[str, str]:
     return _agreed({address: each.pins for address, each in found.items()})
 
 
-def look(config: ServerConfig) -> Found:
+def look(config: ServerConfig) -> NodeReport:
     """Return what a replica would find in this process's place, without loading a model."""
     try:
         choose_dialects(config.dialects)
@@ -79,8 +79,8 @@ def look(config: ServerConfig) -> Found:
         for bundle in bundles:
             choose_precision(config.precision, bundle)
     except (OfframpError, OSError) as error:
-        return Found({}, str(error))
-    return Found(pins_of(bundles))
+        return NodeReport({}, str(error))
+    return NodeReport(pins_of(bundles))
 
 
 def _alive() -> list[_Node]:
@@ -92,7 +92,7 @@ def _alive() -> list[_Node]:
     ]
 
 
-def _ask(nodes: Iterable[_Node], config: ServerConfig) -> dict[str, Found]:
+def _ask(nodes: Iterable[_Node], config: ServerConfig) -> dict[str, NodeReport]:
     """Return what is found on each node that answers in time, by its address."""
     task: Any = ray.remote(num_cpus=0, max_retries=0)(look)
     asked = {}

@@ -20,7 +20,7 @@ from serve.classifier.model_switch import ModelSwitch
 from serve.cluster.log_socket import LogSocket
 from serve.cluster.nodes import own_address
 from serve.cluster.policy_store import RayStore
-from serve.cluster.replicas import RayReplicas
+from serve.cluster.ray_replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
 from serve.dry_run.predicted import on_audits_here
 from serve.errors import InvalidRequest, OfframpError, Unavailable
@@ -47,7 +47,7 @@ _LOG_FILES: Final = 5
 
 
 class Classifiers:
-    """The ingress deployment; `serve.cluster.options` has its options."""
+    """The ingress deployment; `serve.cluster.deployment_options` has its options."""
 
     def __init__(
         self,

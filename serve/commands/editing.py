@@ -12,8 +12,8 @@ from typing import Any
 import typer
 
 from serve.commands import terminal
+from serve.commands.http_client import CallFailed, Json
 from serve.commands.remote import Remote
-from serve.commands.server import CallFailed, Json
 from serve.commands.yaml_text import read_document, write_yaml
 from serve.errors import InvalidRequest
 

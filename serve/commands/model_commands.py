@@ -7,8 +7,8 @@ from urllib.parse import quote
 import typer
 
 from serve.commands import terminal
+from serve.commands.http_client import Json
 from serve.commands.remote import Remote, ServerCommand, Why
-from serve.commands.server import Json
 from serve.errors import InvalidRequest
 
 models = typer.Typer(

@@ -8,8 +8,8 @@ import typer
 
 from serve.commands import terminal
 from serve.commands.editing import edit_policy
+from serve.commands.http_client import CallFailed
 from serve.commands.remote import PolicyCommand, Remote, Why
-from serve.commands.server import CallFailed
 from serve.commands.yaml_text import read_candidate, read_document, read_patch
 
 policy = typer.Typer(

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.text import Text
 from typer.core import TyperCommand
 
-from serve.commands.server import LOCAL, Json, KeyFile, Server, TlsCa, TlsCert, Url
+from serve.commands.http_client import LOCAL, Json, KeyFile, Server, TlsCa, TlsCert, Url
 from serve.commands.terminal import print_lines
 from serve.commands.yaml_text import read_document
 from serve.errors import InvalidRequest

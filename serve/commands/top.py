@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.live import Live
 
 from serve.commands.figures import Sample, read_sample
+from serve.commands.http_client import LOCAL, CallFailed, KeyFile, Server, TlsCa, TlsCert, Url
 from serve.commands.live_screen import screen
-from serve.commands.server import LOCAL, CallFailed, KeyFile, Server, TlsCa, TlsCert, Url
 
 _KEPT_S: Final = 15 * 60
 _NOW_S: Final = 10  # what figures of now are the mean of

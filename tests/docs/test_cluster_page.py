@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from serve.cluster.deployment_options import DEPLOYMENT_NAME
 from serve.cluster.node import ENVIRONMENT
-from serve.cluster.options import DEPLOYMENT_NAME
 from serve.config import ServerConfig, UserConfig
 from tests.docs.test_pages import blocks
 

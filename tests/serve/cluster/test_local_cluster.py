@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from serve.bundle.loader import Bundle
 from serve.cli import app
+from serve.cluster.deployment_options import LocalReplicas, local_options
 from serve.cluster.log_socket import LogSocket, collecting
 from serve.cluster.node import local_node, session_folder
-from serve.cluster.options import LocalReplicas, local_options
 from serve.errors import Unavailable
 from serve.log_output import Output
 from serve.runtime import cuda_provider

@@ -7,8 +7,8 @@ from threading import Thread
 
 import pytest
 
-from serve.commands import server as server_module
-from serve.commands.server import CallFailed, Server
+from serve.commands import http_client
+from serve.commands.http_client import CallFailed, Server
 from tests.serve.commands.conftest import Offramp, answering
 from tests.serve.support.live_server import LiveServer
 
@@ -53,7 +53,7 @@ def test_watch_goes_on_after_what_it_has_seen(monkeypatch: pytest.MonkeyPatch) -
             data = f"data: {json.dumps({})}\n\n"
             request.wfile.write(f"{one}{data}:\n\n{more}{data}event: half".encode())
 
-    monkeypatch.setattr(server_module.time, "sleep", waited.append)
+    monkeypatch.setattr(http_client.time, "sleep", waited.append)
     with answering(stream) as url:
         found = Server.at(url).events("/", lambda _: None)
         assert [event["event"] for event in islice(found, 4)] == ["policy", "quality"] * 2

@@ -17,8 +17,8 @@ with warnings.catch_warnings():
     from ray.serve.context import ReplicaContext
     from ray.serve.exceptions import DeploymentUnavailableError
 
-    from serve.cluster import replicas
-    from serve.cluster.replicas import RayReplicas
+    from serve.cluster import ray_replicas as replicas
+    from serve.cluster.ray_replicas import RayReplicas
 
 
 class Own:
