@@ -6,11 +6,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from serve.access.gate import HOW, Client, Gate, Needed
-from serve.access.origins import Origins
 from serve.access.proxies import without_mapping
 from serve.access.web_names import ANY, allowed_host
 from serve.api.request import Headers, Request
-from serve.errors import SeveralKeys, Unauthorized, WrongHost
+from serve.errors import Forbidden, SeveralKeys, Unauthorized, WrongHost
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 ANY_HOST: Final = (ANY,)
@@ -18,6 +17,7 @@ ANY_HOST: Final = (ANY,)
 _KEY_HEADERS: Final = ("authorization", "x-api-key")
 # Names by which the server has been asked, as they were written; looked up before they are read.
 _MAX_KNOWN_HOSTS: Final = 256
+_MAX_QUOTED: Final = 100
 
 # host:port as in RFC 3986, without user names. The port may be empty. No name in DNS is longer.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{1,255}\]|[A-Za-z0-9._~-]{1,255})(:[0-9]{0,5})?")
@@ -46,7 +46,7 @@ class Access:
         self.open_metrics = open_metrics
         self._hosts = {allowed_host(name) for name in allowed_hosts}
         self._known_hosts: set[str] = set()
-        self._origins = Origins(cors_origins)
+        self._origins = frozenset(cors_origins)
 
     def check(
         self, scope: Mapping[str, Any], request: Request, needed: Needed | None, probe: bool
@@ -82,7 +82,7 @@ class Access:
         request.client = self.identify(headers, address)
         self.gate.check(request.client, needed)
         if request.client.key is None:  # a page cannot know a key
-            self._origins.check(scope["method"], headers)
+            self._check_origin(scope["method"], headers)
 
     def identify(self, headers: Headers, address: str) -> Client:
         """Return who sends a request, as `Gate.identify`; no key counts where none is needed.
@@ -92,6 +92,29 @@ class Access:
             Unauthorized: there is no such key.
         """
         return self.gate.identify(None if self.gate.open else _secret_of(headers), address)
+
+    def _check_origin(self, method: str, headers: Headers) -> None:
+        """Refuse a request of a web page of another origin.
+
+        A browser sends some requests of a page to any server, without asking it first, and then
+        hides the answer from the page. A server on the reader's machine would have worked by then.
+        Browsers say of such requests where they come from; other clients say nothing.
+        """
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if (origin is None and site is None) or {origin, ANY} & self._origins:
+            return
+        # Behind a proxy the Host may be another one than the page's; the browser's own word counts.
+        if site is None:
+            same = (origin or "").partition("://")[2] == headers.get("host", "").lower()
+        else:
+            same = site in ("same-origin", "none")
+        follows_a_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        if not (same or follows_a_link):
+            shown = (origin or "another origin")[:_MAX_QUOTED]
+            raise Forbidden(
+                f"the request comes from a web page of {shown}; if its pages may use this server, "
+                "start it with --cors-origin and their origin"
+            )
 
     def _check_host(self, headers: Headers, http_version: str) -> None:
         given = headers.get("host")
@@ -114,7 +137,7 @@ class Access:
         if "*" in self._hosts or host in self._hosts:
             return
         if not any(f"*{host[i:]}" in self._hosts for i, c in enumerate(host) if c == "."):
-            name = host[:100]
+            name = host[:_MAX_QUOTED]
             raise WrongHost(
                 f"this server is not known as {name}; if it should be, start it with "
                 f"`--allowed-host {name}`"

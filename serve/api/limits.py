@@ -8,11 +8,10 @@ from starlette.types import Receive
 
 from serve.access.held_bytes import FREE_BYTES, Held, HeldBytes
 from serve.errors import BodyTooLarge, Cancelled, Overloaded
+from serve.http.connection import MAX_DISCARDED_BYTES
 
-# Clients such as urllib read the answer only after they have sent the whole body. Closing the
-# connection earlier resets it, and the answer is lost; so the rest is read and dropped, as far as
-# these bounds.
-MAX_DISCARDED_BYTES = 16 * 1024 * 1024
+# The rest of a body that is refused is read and dropped for so long: some clients read the answer
+# only after they have sent all.
 DISCARD_S = 5.0
 
 

@@ -28,7 +28,7 @@ HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 # Elements of all inputs, of which ids have three, and some to spare.
 _MAX_LISTED: Final = 4 * MAX_ELEMENTS
 # Browsers send bodies of these types to any site unasked; other types, or that header, they send
-# only with leave. Browsers and clients send bodies without a type; `Origins` tells the two apart.
+# only with leave. Browsers and clients send bodies without a type; `Access` tells the two apart.
 _OF_FORMS: Final = (CURLS_FORM, "multipart/form-data", "text/plain")
 
 # Window sizes by which zlib tells its own format, which HTTP calls deflate, from gzip's.

@@ -46,20 +46,12 @@ def test_file_holds_a_hash_that_only_its_owner_may_read(file: Path) -> None:
     assert [key.sha256 for key in read_keys(file)] == [hash_of(secret)]
 
 
-def test_file_keeps_the_mode_that_it_was_given(file: Path) -> None:
+def test_file_keeps_its_mode_its_owner_and_its_place_or_stays_as_it_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The server may run as another user, such as the one of the image.
     add(file)
     file.chmod(0o644)
-    add(file, "ops")
-    assert stat.S_IMODE(file.stat().st_mode) == 0o644
-    revoke_key("ops", file)
-    assert stat.S_IMODE(file.stat().st_mode) == 0o644
-
-
-def test_file_keeps_its_owner_and_its_place_or_stays_as_it_is(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add(file)
     link = file.with_name("link.json")
     link.symlink_to(file)
     given: list[tuple[int, int]] = []
@@ -67,6 +59,7 @@ def test_file_keeps_its_owner_and_its_place_or_stays_as_it_is(
     add(link, "ops")
     assert link.is_symlink()
     assert given == [(file.stat().st_uid, file.stat().st_gid)]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
     before = file.read_bytes()
 
     def refuse(*_: int) -> None:
@@ -94,31 +87,22 @@ def test_revoked_key_is_gone_and_the_others_stay(file: Path) -> None:
     assert [key.name for key in read_keys(file)] == ["ops"]
     with pytest.raises(InvalidKeys):
         revoke_key("web", file)
-
-
-def test_second_key_of_a_name_is_refused(file: Path) -> None:
-    add(file)
     with pytest.raises(InvalidKeys):
-        add(file)
+        add(file, "ops")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("", "is no file of keys: .*JSON"),
-        ('{"keys": [{"name": "a"}]}', r"keys\[0\]\.sha256: .*; keys\[0\]\.scopes"),
-        (
-            '{"keys": [{"name": "a b", "sha256": "x", "scopes": ["all"]}]}',
-            "name: .*sha256: .*scopes",
-        ),
-        (f'{{"keys": [{ONE_KEY}, {ONE_KEY}]}}', "a stands for two keys"),
+        "",
+        '{"keys": [{"name": "a"}]}',
+        '{"keys": [{"name": "a b", "sha256": "x", "scopes": ["all"]}]}',
+        f'{{"keys": [{ONE_KEY}, {ONE_KEY}]}}',
     ],
 )
-def test_file_that_makes_no_sense_is_refused_in_one_line(
-    file: Path, text: str, message: str
-) -> None:
+def test_file_that_makes_no_sense_is_refused_in_one_line(file: Path, text: str) -> None:
     file.write_text(text)
-    with pytest.raises(InvalidKeys, match=message) as raised:
+    with pytest.raises(InvalidKeys) as raised:
         read_keys(file)
     assert "\n" not in str(raised.value)
 

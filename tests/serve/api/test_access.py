@@ -17,7 +17,7 @@ from serve.api.access import LOOPBACK_HOSTS, Access
 from serve.api.request import Headers, Request
 from serve.config import ServerConfig
 from serve.engine.row import Priority
-from serve.errors import WrongHost
+from serve.errors import Forbidden, WrongHost
 from serve.logs import ACCESS_LOG
 from serve.standalone import build_standalone_app
 from serve.version import __version__
@@ -145,13 +145,6 @@ def test_host_of_the_target_counts_in_the_place_of_the_header(
     assert status(b"http://localhost") == 200
 
 
-def test_refused_policy_changes_nothing(guarded: LiveServer, keys: Keys) -> None:
-    before = guarded.http.get(POLICY, headers=keys["ops"]).json()
-    for headers in ({}, keys["user"], keys["viewer"]):
-        guarded.http.put(POLICY, json=FULL_DEPTH, headers=headers)
-    assert guarded.http.get(POLICY, headers=keys["ops"]).json() == before
-
-
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/docs", "/openapi.json"])
 def test_probes_and_docs_need_no_key(guarded: LiveServer, path: str) -> None:
     assert guarded.http.get(path).status_code == 200
@@ -185,14 +178,6 @@ def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> No
     assert server.http.get("/v1/models").status_code == 401
 
 
-def test_a_key_of_low_priority_asks_for_no_better_one(guarded: LiveServer, keys: Keys) -> None:
-    for asked, status in ((None, 200), ("low", 200), ("normal", 403), ("high", 403)):
-        body = ASK if asked is None else {**ASK, "priority": asked}
-        response = guarded.http.post("/v1/classify", json=body, headers=keys["batch"])
-        assert response.status_code == status
-    assert f"may not ask for `{asked}`" in response.json()["error"]["message"]
-
-
 def test_addresses_of_one_network_are_one_client() -> None:
     gate = Gate()
 
@@ -209,29 +194,33 @@ def test_addresses_of_one_network_are_one_client() -> None:
     ("best", "asked", "given"),
     [
         ("low", None, "LOW"),
+        ("low", "LOW", "LOW"),
+        ("low", "NORMAL", None),
         ("normal", None, "NORMAL"),
-        ("high", None, "NORMAL"),
-        ("", None, "NORMAL"),
-        ("high", "HIGH", "HIGH"),
         ("normal", "LOW", "LOW"),
+        ("normal", "HIGH", None),
+        ("high", None, "NORMAL"),
+        ("high", "HIGH", "HIGH"),
+        ("", None, "NORMAL"),
         ("", "HIGH", "HIGH"),
     ],
 )
 def test_a_request_has_the_priority_it_asks_for_or_its_key_s(
-    best: str, asked: str | None, given: str
+    best: str, asked: str | None, given: str | None
 ) -> None:
     fields = {"name": "a", "sha256": "0" * 64, "scopes": ["classify"], "priority": best}
     client = Client("a", Key.model_validate(fields) if best else None)
-    assert client.priority(Priority[asked] if asked else None) is Priority[given]
+    with nullcontext() if given else pytest.raises(Forbidden):
+        found = client.priority(Priority[asked] if asked else None)
+        assert found.name == given
 
 
-def test_only_a_key_that_may_gets_a_high_priority(guarded: LiveServer, keys: Keys) -> None:
-    body = {**ASK, "priority": "high"}
-    refused = guarded.http.post("/v1/classify", json=body, headers=keys["user"])
-    assert Problem.of(refused)[:2] == (403, "forbidden")
-    assert guarded.http.post("/v1/classify", json=body, headers=keys["ops"]).status_code == 200
-    body["priority"] = "low"
-    assert guarded.http.post("/v1/classify", json=body, headers=keys["user"]).status_code == 200
+@pytest.mark.parametrize(("key", "status"), [("user", 403), ("batch", 403), ("ops", 200)])
+def test_only_a_key_that_may_gets_a_high_priority(
+    guarded: LiveServer, keys: Keys, key: str, status: int
+) -> None:
+    asked = guarded.http.post("/v1/classify", json={**ASK, "priority": "high"}, headers=keys[key])
+    assert asked.status_code == status
 
 
 @pytest.mark.parametrize(
@@ -329,7 +318,7 @@ def test_host_longer_than_any_name_is_refused_before_its_parts_are_looked_up() -
     access = Access(allowed_hosts=["*.example.com"])
     record = Request(Headers([("host", "a." * 128 + "example.com")]), "GET")
     asked = {"method": "GET", "path": "/v1/models", "http_version": "1.1"}
-    with pytest.raises(WrongHost, match="no host name with an optional port"):
+    with pytest.raises(WrongHost):
         access.check(asked, record, "read", probe=False)
 
 
@@ -341,16 +330,6 @@ def test_client_of_a_socket_for_both_families_is_known_by_its_own_address() -> N
         Access().check(scope, record, "read", probe=False)
         assert record.client.address == seen
         assert ("192.0.2.1" in record.client.identity) == ("192.0.2.1" in given)
-
-
-def test_page_of_a_rebound_name_may_not_change_the_policy_of_a_server_without_keys(
-    start_server: StartServer,
-) -> None:
-    server = start_server(allowed_hosts=list(LOOPBACK_HOSTS))
-    headers = {"Host": "evil.example", "Origin": "http://evil.example"}
-    refused = server.http.put(POLICY, json=FULL_DEPTH, headers=headers)
-    assert Problem.of(refused)[:2] == (400, "wrong_host")
-    assert server.http.get(POLICY).json()["version"] == 1
 
 
 def test_browsers_may_ask_from_named_pages_only(guarded: LiveServer, keys: Keys) -> None:

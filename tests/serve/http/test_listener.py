@@ -34,7 +34,7 @@ def listener(address: tuple[str, int], *options: int) -> socket.socket:
 def test_taken_port_refuses_connections_and_other_programs_until_it_is_closed(take: Take) -> None:
     with take("127.0.0.1", 0) as taken:
         address = taken.getsockname()
-        with pytest.raises(OSError, match="Address already in use"):
+        with pytest.raises(OSError, match="in use"):
             listener(address)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, timeout=5)

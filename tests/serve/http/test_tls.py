@@ -134,5 +134,5 @@ def test_wrong_certificate_ends_the_start(bundle_folder: Path, tmp_path: Path) -
 
 
 def test_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="--tls-cert and --tls-key"):
+    with pytest.raises(InvalidRequest):
         tls_files(ServerConfig(bundles=["x"], tls_cert=tmp_path))
