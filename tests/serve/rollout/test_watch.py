@@ -1,6 +1,5 @@
 """Rollouts by counts that the tests make up, with a clock that the tests turn."""
 
-import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -320,10 +319,3 @@ def test_move_is_made_from_the_version_that_it_is_based_on(replica: Replica) -> 
     replica.start()
     with pytest.raises(VersionConflict):
         replica.move("promote", based_on=1)
-
-
-def test_entries_without_a_rollout_are_stored_as_before(replica: Replica) -> None:
-    written = json.loads(replica.policy.current.model_dump_json())
-    assert "rollout" not in written
-    entry = replica.start()
-    assert VersionedPolicy.model_validate_json(entry.model_dump_json()) == entry
