@@ -14,10 +14,10 @@ from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Handler, Route
 from serve.api.schemas.error import ErrorText
-from serve.dialects.oip.body import read_infer
-from serve.dialects.oip.models import MODEL_ROUTES, change_model, check_version, model_index
-from serve.dialects.oip.outputs import write
-from serve.dialects.oip.request import NAMES, dial_of, inputs_of, tensors_in, wanted_outputs
+from serve.dialects.oip.infer_body import read_infer
+from serve.dialects.oip.infer_request import NAMES, dial_of, inputs_of, tensors_in, wanted_outputs
+from serve.dialects.oip.model_routes import MODEL_ROUTES, change_model, check_version, model_index
+from serve.dialects.oip.output_tensors import write
 from serve.dialects.oip.schemas import (
     IndexEntry,
     IndexRequest,

@@ -19,9 +19,14 @@ from serve.api.classification import (
 from serve.api.context import AppContext
 from serve.api.model_choice import model_for
 from serve.api.schemas.request import ClassifyRequest
-from serve.dialects.oip.models import check_version
-from serve.dialects.oip.outputs import Wanted, answer_parameters, check_wanted, output_tensors
-from serve.dialects.oip.request import NAMES, check_known, class_count, dial_of, inputs_of
+from serve.dialects.oip.infer_request import NAMES, check_known, class_count, dial_of, inputs_of
+from serve.dialects.oip.model_routes import check_version
+from serve.dialects.oip.output_tensors import (
+    WantedOutput,
+    answer_parameters,
+    check_wanted,
+    output_tensors,
+)
 from serve.dialects.oip.signature import VERSION, default_outputs
 from serve.dialects.oip.tensors import Tensor, quoted, read_tensor, to_bytes
 from serve.errors import InvalidTensor
@@ -55,7 +60,9 @@ async def infer(context: AppContext, call: Call, message: Any) -> Any:
     """
     classifier = model_for(context.catalog, call.request.client, message.model_name)
     check_version(classifier, message.model_version or VERSION)
-    wanted = _wanted(message.outputs) or [Wanted(name) for name in default_outputs(classifier)]
+    wanted = _wanted(message.outputs) or [
+        WantedOutput(name) for name in default_outputs(classifier)
+    ]
     check_wanted(classifier, wanted)
     tensors = _tensors(message, context.limits.max_inputs)
     await give_way(call.request.num_bytes)
@@ -129,12 +136,12 @@ def _data(given: Any, name: str) -> bytes | list[Any]:
     return list(contents)
 
 
-def _wanted(outputs: Iterable[Any]) -> list[Wanted]:
+def _wanted(outputs: Iterable[Any]) -> list[WantedOutput]:
     found = []
     for each in outputs:
         parameters = _values(each.parameters)
         check_known(parameters, ("classification",), each.name)
-        found.append(Wanted(each.name, class_count(parameters, each.name)))
+        found.append(WantedOutput(each.name, class_count(parameters, each.name)))
     return found
 
 
@@ -147,7 +154,9 @@ def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _answer(answered: Classification, wanted: list[Wanted], request_id: str, as_bytes: bool) -> Any:
+def _answer(
+    answered: Classification, wanted: list[WantedOutput], request_id: str, as_bytes: bool
+) -> Any:
     """Return the answer with the tensors as bytes, or typed as the request had them."""
     response = _Response(model_name=answered.classifier.name, model_version=VERSION, id=request_id)
     for name, value in answer_parameters(answered).items():

@@ -6,7 +6,7 @@ from typing import Any, Final
 from serve.access.keys import Scope
 from serve.api.context import AppContext
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.models import (
+from serve.dialects.oip.model_routes import (
     EXTENSIONS,
     change_model,
     find_model,

@@ -11,7 +11,7 @@ from serve.api.classification import check_inputs
 from serve.api.dial import read_degrade, read_exit
 from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.outputs import Wanted, check_wanted
+from serve.dialects.oip.output_tensors import WantedOutput, check_wanted
 from serve.dialects.oip.schemas import InferInput, InferOutput, InferRequest
 from serve.dialects.oip.signature import INPUTS, TEXT, TEXT_PAIR, default_outputs
 from serve.dialects.oip.tensors import Tensor, check_shape, quoted, read_tensor
@@ -173,7 +173,7 @@ def _priority(given: Any) -> Any:
     return PRIORITIES[given]
 
 
-def wanted_outputs(body: InferRequest, classifier: Classifier) -> list[Wanted]:
+def wanted_outputs(body: InferRequest, classifier: Classifier) -> list[WantedOutput]:
     """Return the outputs that a request names, or the default ones, in the order of the answer.
 
     Raises:
@@ -181,9 +181,11 @@ def wanted_outputs(body: InferRequest, classifier: Classifier) -> list[Wanted]:
     """
     every = _flag(body.parameters or {}, "binary_data_output", "parameters", False)
     if not body.outputs:
-        return [Wanted(name, binary=every) for name in default_outputs(classifier)]
+        return [WantedOutput(name, binary=every) for name in default_outputs(classifier)]
     wanted = [
-        Wanted(o.name, _class_count(o), _flag(o.parameters or {}, "binary_data", o.name, every))
+        WantedOutput(
+            o.name, _class_count(o), _flag(o.parameters or {}, "binary_data", o.name, every)
+        )
         for o in body.outputs
     ]
     check_wanted(classifier, wanted)

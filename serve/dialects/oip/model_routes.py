@@ -15,7 +15,7 @@ from serve.api.routes.model_changes import changes_of
 from serve.api.routes.operations import check_ready
 from serve.api.schemas.error import ErrorText
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.request import PRIORITIES
+from serve.dialects.oip.infer_request import PRIORITIES
 from serve.dialects.oip.schemas import (
     Liveness,
     ModelMetadata,

@@ -13,7 +13,7 @@ from serve.api.json_encoding import rounded, short, to_json
 from serve.api.response import JSON, Response
 from serve.api.scores import Function, score_rows
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.body import HEADER_LENGTH, packed
+from serve.dialects.oip.infer_body import HEADER_LENGTH, packed
 from serve.dialects.oip.signature import BYTES, FP32, INT32, VERSION, output_specs
 from serve.dialects.oip.tensors import Tensor, quoted, to_bytes
 from serve.errors import InvalidRequest, InvalidTensor
@@ -23,7 +23,7 @@ from serve.rules.signals import entropy
 _OF_LABELS: Final = ("probabilities", "logits")
 
 
-class Wanted(NamedTuple):
+class WantedOutput(NamedTuple):
     """An output that a request names.
 
     Attributes:
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
     binary: bool = False
 
 
-def check_wanted(classifier: Classifier, wanted: Sequence[Wanted]) -> None:
+def check_wanted(classifier: Classifier, wanted: Sequence[WantedOutput]) -> None:
     """Check the outputs that a request names.
 
     Raises:
@@ -57,7 +57,7 @@ def check_wanted(classifier: Classifier, wanted: Sequence[Wanted]) -> None:
         raise InvalidTensor("outputs: an output is there twice")
 
 
-def output_tensors(answered: Classification, wanted: Sequence[Wanted]) -> list[Tensor]:
+def output_tensors(answered: Classification, wanted: Sequence[WantedOutput]) -> list[Tensor]:
     """Return the outputs, in order; numbers are those of `/v1/classify` in float32."""
     arrays = _Arrays(answered)
     found = []
@@ -170,7 +170,7 @@ def answer_parameters(answered: Classification) -> dict[str, Any]:
 
 
 def write(
-    wanted: list[Wanted], request_id: str | None, accepted: str, answered: Classification
+    wanted: list[WantedOutput], request_id: str | None, accepted: str, answered: Classification
 ) -> Response:
     """Return the answer; `accepted` is the request's Accept-Encoding."""
     described, behind = [], []
