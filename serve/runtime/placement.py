@@ -15,7 +15,7 @@ from serve.runtime.device_memory import DeviceMemory, HostMemory
 from serve.runtime.hardware import choose_precision
 from serve.runtime.io_binding import OpenSession
 from serve.runtime.ort_session import open_session, session_options
-from serve.runtime.trial import try_out
+from serve.runtime.try_out import try_out
 
 Device: TypeAlias = Literal["cpu", "cuda"]
 
