@@ -14,7 +14,7 @@ from serve.engine.audit_rows import EveryExit
 from serve.engine.row import Answer
 from serve.engine.runner import Ids
 from serve.policy.document import DEFAULT
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.rules.reason import Reason
 from serve.tokenization.entities import Aggregation
 from serve.tokenization.tokenizer import Tokens

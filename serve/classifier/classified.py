@@ -13,7 +13,7 @@ from serve.engine.row import Answer
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.live import Live
 from serve.policy.resolution import Resolution
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.tokenization.tokenizer import Tokens
 
 

@@ -33,7 +33,7 @@ from serve.policy.flag import check_flag
 from serve.policy.live import LivePolicy
 from serve.policy.profile import Settings
 from serve.policy.store import Store
-from serve.policy.windows import Windows, check_windows
+from serve.policy.windowing import Windows, check_windows
 from serve.rollout.watch import RolloutWatch
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from serve.classifier.flagger import probabilities
 from serve.engine.row import Answer
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.rules.reason import Reason
 from serve.rules.traits import Task
 from serve.tokenization.tokenizer import Tokens

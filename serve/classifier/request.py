@@ -14,7 +14,7 @@ from serve.policy.flag import AnyFlag
 from serve.policy.live import Live
 from serve.policy.overload import Degrade
 from serve.policy.profile import SpecialTokens
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.tokenization.entities import Aggregation
 from serve.tokenization.inputs import Input
 

@@ -12,7 +12,7 @@ from serve.classifier.request import ModelRequest
 from serve.classifier.windowed import num_windows
 from serve.engine.engine import Engine
 from serve.errors import DeadlineExceeded, TextTooLong, TooManyInputs
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.tokenization.inputs import Ids, Input, InputReader, pieces_of, size_of
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from serve.classifier.combined import WindowsReport, combine
 from serve.classifier.flagger import Flagger
 from serve.engine.row import Answer, Row
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.rules.traits import Task
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut

@@ -9,9 +9,9 @@ from serve.audits.record import AuditRecord
 from serve.bundle.recording import RECORDING
 from serve.classifier.classifier import Classifier
 from serve.dry_run.answers import AnswerReader
+from serve.dry_run.exit_trial import TooLong, Trial, Which
 from serve.dry_run.texts import Texts
 from serve.dry_run.totals import Totals
-from serve.dry_run.trial import TooLong, Trial, Which
 from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.applied import AppliedPolicy
 from serve.policy.chosen_exit import ChosenExit

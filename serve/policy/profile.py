@@ -15,7 +15,7 @@ from pydantic import (
 from serve.policy.flag import Flag, check_flag
 from serve.policy.overload import Degrade
 from serve.policy.target import TargetChoice, bounds_in
-from serve.policy.windows import Windows, check_windows
+from serve.policy.windowing import Windows, check_windows
 from serve.rules import ExitRule, Rule
 from serve.rules.traits import Traits
 

@@ -19,7 +19,7 @@ from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import InvalidRequest, NoFlag
 from serve.policy.flag import AnyFlag, thresholds, with_threshold
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.rules.label_kinds import flaggable
 from serve.rules.reason import Reason
 

@@ -16,7 +16,7 @@ from serve.audits.record import AuditLog, AuditRecord, RowLogits
 from serve.bundle.loader import load_bundle
 from serve.classifier.classifier import Classifier
 from serve.config import ServerConfig
-from serve.dry_run import predicted, trial
+from serve.dry_run import exit_trial, predicted
 from serve.rules.traits import Task
 from serve.runtime.placement import Placement
 from serve.standalone import standalone_context
@@ -258,7 +258,7 @@ def test_one_that_takes_too_long_says_what_it_has_not_tried(
 ) -> None:
     tried = start()
     tried.audit(range(10))
-    monkeypatch.setattr(trial, "MOST_S", -1.0)
+    monkeypatch.setattr(exit_trial, "MOST_S", -1.0)
     live = tried.ask(policy={"default": LOOSE})["profiles"]["default"]["after"]["live"]
     assert live == {"texts": 0, "problem": "not tried: the exits before it took -1 s"}
 

@@ -15,7 +15,7 @@ from serve.classifier.request import ModelRequest
 from serve.classifier.windowed import Windowed, num_tokens, num_windows
 from serve.engine.row import Answer, Row
 from serve.errors import Cancelled, ModelFailure, OfframpError
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.rules.reason import Reason
 from serve.tokenization.inputs import InputReader
 from serve.tokenization.tokenizer import Text, Tokens

@@ -15,7 +15,7 @@ from serve.dry_run.texts import Part
 from serve.dry_run.totals import interval
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag, Bands
-from serve.policy.windows import Windows
+from serve.policy.windowing import Windows
 from serve.rules import LayerRule
 from serve.rules.multipart import decisions
 from serve.rules.reason import Reason
