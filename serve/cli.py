@@ -91,7 +91,7 @@ def serve(
     model_repository: Annotated[
         Path | None,
         typer.Option(
-            exists=True, file_okay=False, help="Folder of bundles that may be loaded meanwhile."
+            exists=True, file_okay=False, help="Folder of bundles that may be loaded while it runs."
         ),
     ] = None,
     precision: Annotated[
@@ -110,7 +110,9 @@ def serve(
     ] = None,
     gpu_memory_gb: Annotated[
         float | None,
-        of_models(help="Most that a replica's models take of a GPU; CUDA adds to it.", min=0.1),
+        of_models(
+            help="Most memory that a replica's models take on a GPU; CUDA adds to it.", min=0.1
+        ),
     ] = None,
     gpus_per_replica: Annotated[
         float | None,
@@ -121,7 +123,7 @@ def serve(
         of_access(
             "--no-auth",
             envvar="OFFRAMP_NO_AUTH",
-            help="Let every client that reaches the port do all.",
+            help="Let every client that reaches the port do everything.",
         ),
     ] = False,
     open_metrics: Annotated[
@@ -144,7 +146,9 @@ def serve(
     ] = None,
     trusted_proxies: Annotated[
         list[str] | None,
-        of_access(help="Proxies that are believed who the client is, such as 10.0.0.0/8,::1."),
+        of_access(
+            help="Proxies whose word on the client's address is trusted, such as 10.0.0.0/8,::1."
+        ),
     ] = None,
     tls_cert: Annotated[
         Path | None, of_access(help="PEM file: certificate and its chain; HTTPS then.")
@@ -174,7 +178,7 @@ def serve(
         Path | None, of_logs(help="File for log lines of all replicas. Default: stderr.")
     ] = None,
     log_format: Annotated[LogFormat, of_logs(help="How log lines look.")] = "text",
-    log_level: Annotated[LogLevel, of_logs(help="Of the least important lines.")] = "info",
+    log_level: Annotated[LogLevel, of_logs(help="Level of the least important lines.")] = "info",
     access_log: Annotated[
         bool, of_logs("--access-log", help="A log line for every request.")
     ] = False,

@@ -30,13 +30,14 @@ def new(
         ),
     ] = ["classify"],  # noqa: B006 - typer copies it
     priority: Annotated[
-        str, typer.Option(help="The best that its requests may ask for: low, normal or high.")
+        str,
+        typer.Option(help="The best priority that its requests may ask for: low, normal or high."),
     ] = "normal",
-    rows_per_s: Annotated[int | None, typer.Option(help="Texts a second.", min=1)] = None,
-    tokens_per_s: Annotated[int | None, typer.Option(help="Tokens a second.", min=1)] = None,
-    in_flight: Annotated[int | None, typer.Option(help="Requests at once.", min=1)] = None,
+    rows_per_s: Annotated[int | None, typer.Option(help="Most texts a second.", min=1)] = None,
+    tokens_per_s: Annotated[int | None, typer.Option(help="Most tokens a second.", min=1)] = None,
+    in_flight: Annotated[int | None, typer.Option(help="Most requests at once.", min=1)] = None,
     max_text_chars: Annotated[
-        int | None, typer.Option(help="Characters of its longest text.", min=1)
+        int | None, typer.Option(help="Most characters of a text.", min=1)
     ] = None,
     model: Annotated[
         list[str], typer.Option(help="A model that it may ask, and no others. Several times.")
@@ -50,7 +51,9 @@ def new(
     ] = [],  # noqa: B006
     expires: Annotated[
         str | None,
-        typer.Option(help="When it ends: in a time such as 90d, 12h or 30m, or a date (UTC)."),
+        typer.Option(
+            help="When the key ends: after a time such as 90d, 12h or 30m, or at a date (UTC)."
+        ),
     ] = None,
 ) -> None:
     """Make a key and print it; only its hash is kept."""
@@ -90,7 +93,7 @@ def list_keys(file: KeysFile = DEFAULT_FILE) -> None:
 
 @keys.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="Of the key.")], file: KeysFile = DEFAULT_FILE
+    name: Annotated[str, typer.Argument(help="Name of the key.")], file: KeysFile = DEFAULT_FILE
 ) -> None:
     """Remove a key; a running server refuses it within seconds."""
     revoke_key(name, file)

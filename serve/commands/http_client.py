@@ -18,7 +18,7 @@ import typer
 from serve.commands.terminal import plain
 from serve.errors import InvalidRequest, OfframpError
 
-Url: TypeAlias = Annotated[str, typer.Option(envvar="OFFRAMP_URL", help="Where the server is.")]
+Url: TypeAlias = Annotated[str, typer.Option(envvar="OFFRAMP_URL", help="Address of the server.")]
 KeyFile: TypeAlias = Annotated[
     Path | None, typer.Option(help="File with the API key. Default: OFFRAMP_KEY.")
 ]

@@ -43,7 +43,9 @@ def load(
     name: Name,
     bundle: Annotated[
         str | None,
-        typer.Option(help="Of the repository. If absent, the model's own, or that of its name."),
+        typer.Option(
+            help="Bundle of the repository. Default: the model's own, or the one of its name."
+        ),
     ] = None,
     why: Why = None,
 ) -> None:
@@ -66,7 +68,7 @@ def alias(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="`default` for requests that name no model.")],
     target: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="That it is to name.")
+        str | None, typer.Argument(metavar="MODEL", help="Model that the alias shall name.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the alias.")] = False,
     why: Why = None,

@@ -21,7 +21,7 @@ command = partial(policy.command, cls=PolicyCommand)
 
 Based: TypeAlias = Annotated[
     int | None,
-    typer.Option("--version", help="Version that must be current. The live one if absent.", min=1),
+    typer.Option("--version", help="Version that must be current. Default: the live one.", min=1),
 ]
 Changes: TypeAlias = Annotated[
     list[str],
@@ -40,7 +40,7 @@ PolicyFile: TypeAlias = Annotated[
 def show(
     ctx: typer.Context,
     version: Annotated[
-        int | None, typer.Argument(help="An earlier version. The live one if absent.", min=1)
+        int | None, typer.Argument(help="An earlier version. Default: the live one.", min=1)
     ] = None,
     document: Annotated[
         bool, typer.Option("--document", help="Only the policy, as a file for `set`.")
@@ -66,9 +66,7 @@ def history(
 def diff(
     ctx: typer.Context,
     old: Annotated[str, typer.Argument(help="A version, or a file: what `set` would change.")],
-    new: Annotated[
-        str, typer.Argument(help="A version or a file. The live policy if absent.")
-    ] = "",
+    new: Annotated[str, typer.Argument(help="A version or a file. Default: the live policy.")] = "",
 ) -> None:
     """Compare versions of the policy and files; exit status 0 if they are equal, 1 if not."""
     remote: Remote = ctx.obj
@@ -140,7 +138,7 @@ def edit(
 def rollback(
     ctx: typer.Context,
     to: Annotated[
-        int, typer.Argument(metavar="VERSION", help="Whose policy to go back to.", min=1)
+        int, typer.Argument(metavar="VERSION", help="Version whose policy to go back to.", min=1)
     ],
     version: Based = None,
     why: Why = None,

@@ -36,9 +36,9 @@ def start(
     file: Annotated[
         Path | None, typer.Option(help="The candidate as a whole; YAML or JSON, - for stdin.")
     ] = None,
-    steps: Annotated[str, typer.Option(help="Percent of the requests.")] = ",".join(
-        f"{percent:g}" for percent in _DEFAULTS["steps"]
-    ),
+    steps: Annotated[
+        str, typer.Option(help="Percent of the requests that follow the candidate, step by step.")
+    ] = ",".join(f"{percent:g}" for percent in _DEFAULTS["steps"]),
     hold_s: Annotated[float, typer.Option(help="Least seconds of each step.")] = _DEFAULTS[
         "hold_s"
     ],
@@ -46,17 +46,25 @@ def start(
         "min_answers"
     ],
     disagreement: Annotated[
-        float | None, typer.Option(help="Most of its answers that differ from full depth's.")
+        float | None,
+        typer.Option(help="Largest share of its answers that may differ from full depth's."),
     ] = None,
-    p99_ms: Annotated[float | None, typer.Option(help="Most time of 99 % of requests.")] = None,
-    layers: Annotated[float | None, typer.Option(help="Most layers, on average.")] = None,
-    errors: Annotated[float | None, typer.Option(help="Most requests that fail.")] = None,
+    p99_ms: Annotated[
+        float | None, typer.Option(help="Longest time that 99 % of its requests may take.")
+    ] = None,
+    layers: Annotated[
+        float | None, typer.Option(help="Most layers that its answers may take on average.")
+    ] = None,
+    errors: Annotated[
+        float | None, typer.Option(help="Largest share of its requests that may fail.")
+    ] = None,
     on_inconclusive: Annotated[
-        str, typer.Option(help="After a step that tells too little: pause, promote or abort.")
+        str,
+        typer.Option(help="What follows a step that tells too little: pause, promote or abort."),
     ] = _DEFAULTS["on_inconclusive"],
-    audit_share: Annotated[
-        float, typer.Option(help="Share of texts to audit, at least.")
-    ] = _DEFAULTS["audit_share"],
+    audit_share: Annotated[float, typer.Option(help="Least share of texts to audit.")] = _DEFAULTS[
+        "audit_share"
+    ],
     version: Based = None,
     why: Why = None,
 ) -> None:

@@ -20,7 +20,7 @@ _NOW_S: Final = 10  # what figures of now are the mean of
 def top(
     url: Url = LOCAL,
     model: Annotated[
-        str | None, typer.Option(help="Show this one of several, by name or alias. Default: all.")
+        str | None, typer.Option(help="Model to show, by name or alias. Default: all.")
     ] = None,
     key_file: KeyFile = None,
     tls_ca: TlsCa = None,
