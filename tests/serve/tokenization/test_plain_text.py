@@ -123,5 +123,5 @@ def test_a_reader_does_so_in_whole_cut_and_windowed_texts(bundle: Bundle) -> Non
         assert len(ids) <= MAX_TOKENS
     found = reader.read([text], truncate=False)[0].input_ids.tolist()
     assert pad in found
-    with pytest.raises(InvalidRequest, match=r"^inputs\[7\]: token ids may be special tokens"):
+    with pytest.raises(InvalidRequest, match=r"^inputs\[7\]: "):
         reader.read([Ids([2, 3])], False, 7, plain=True)

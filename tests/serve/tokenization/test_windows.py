@@ -98,7 +98,7 @@ def test_a_text_has_64_windows_at_most_and_a_bound_on_characters(reader: InputRe
     assert isinstance(found, Cut)
     assert len(found.windows) == MAX_WINDOWS
     for text in (words(most + 1), "!" * (most + 1), " " * 262_144 + "a"):
-        with pytest.raises(TextTooLong, match=r"^inputs\[0\] has .*; 64 windows"):
+        with pytest.raises(TextTooLong, match=r"^inputs\[0\] has "):
             one(reader, text, 8)
 
 
