@@ -300,13 +300,11 @@ def made_of(live: Policy, given: Mapping[str, Any]) -> Policy:
         raise InvalidRequest(explain(error)) from None
 
 
-class PolicyRollback(PolicyEdit):
-    """A version of the policy to go back to."""
+class UnconditionalEdit(PolicyEdit):
+    """A request that need not say which version it was made from."""
 
     needs_version: ClassVar[bool] = False
-    model_config = ConfigDict(json_schema_extra={"examples": [{"to": 1, "why": "too slow"}]})
 
-    to: int = Field(ge=1, le=MAX_VERSION, description="The new version is equal to this one.")
     version: int | None = Field(
         default=None,
         ge=1,
@@ -314,6 +312,14 @@ class PolicyRollback(PolicyEdit):
         description="The version that must be current; 409 if another one is. Without it, and "
         "without the header `If-Match`, any may be.",
     )
+
+
+class PolicyRollback(UnconditionalEdit):
+    """A version of the policy to go back to."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"to": 1, "why": "too slow"}]})
+
+    to: int = Field(ge=1, le=MAX_VERSION, description="The new version is equal to this one.")
 
     def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
         return NextPolicy(classifier.policy.version(self.to).entry.policy)

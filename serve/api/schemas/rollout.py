@@ -1,12 +1,12 @@
 """The JSON of rollouts."""
 
 from contextlib import suppress
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from serve.api.schemas.base import SparseModel
-from serve.api.schemas.policy import MAX_VERSION, Followers, PolicyEdit
+from serve.api.schemas.policy import Followers, UnconditionalEdit
 from serve.api.schemas.policy import made_of as policy_made_of
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
@@ -18,22 +18,11 @@ from serve.rollout.judged import ArmReport, Verdict
 from serve.rollout.moves import moved, started
 from serve.rollout.watch import too_early
 
-_ANY_VERSION = Field(
-    default=None,
-    ge=1,
-    le=MAX_VERSION,
-    description="The version that must be current; 409 if another one is. Without it, and without "
-    "the header `If-Match`, any may be.",
-)
 
-
-class RolloutMove(PolicyEdit):
+class RolloutMove(UnconditionalEdit):
     """A move of the rollout that runs."""
 
-    needs_version: ClassVar[bool] = False
     model_config = ConfigDict(json_schema_extra={"examples": [{"why": "checked by hand"}]})
-
-    version: int | None = _ANY_VERSION
 
     def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
         watch, rollout = classifier.rollout, entry.running
@@ -41,10 +30,9 @@ class RolloutMove(PolicyEdit):
         return moved(entry, action, answered, self.why)
 
 
-class RolloutStart(Plan, PolicyEdit):
+class RolloutStart(Plan, UnconditionalEdit):
     """A candidate, and how a share of the requests comes to follow it."""
 
-    needs_version: ClassVar[bool] = False
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -61,7 +49,6 @@ class RolloutStart(Plan, PolicyEdit):
         }
     )
 
-    version: int | None = _ANY_VERSION
     policy: Any = Field(default=None, description="The candidate, a whole policy as for a PUT.")
     patch: Any = Field(
         default=None,
