@@ -36,12 +36,12 @@ class TrustedProxies:
     def client(self, peer: str, forwarded: str) -> str:
         """Return the address of the client.
 
-        Every proxy adds to the right of the list who has connected to it, so the client is the
+        Every proxy adds the address of its own peer to the right of the list, so the client is the
         rightmost address that is none of a trusted proxy. What stands to its left is its own word.
         Behind what is no address nothing is believed.
 
         Args:
-            peer: who has connected to this server.
+            peer: address of the other end of the connection.
             forwarded: X-Forwarded-For.
         """
         address = _address(peer)

@@ -8,6 +8,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Router as LifespanRouter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from serve.api.body_limit import BodyLimit
 from serve.api.context import AppContext
 from serve.api.dial import DIAL
 from serve.api.dialect import Dialect
@@ -15,7 +16,6 @@ from serve.api.errors import error_response, expected
 from serve.api.exit_report import ANSWERED
 from serve.api.followed import STICKY
 from serve.api.forwarded import Forwarded
-from serve.api.limits import BodyLimit
 from serve.api.openapi import Document
 from serve.api.recorder import Recorder
 from serve.api.request import ARM, BUNDLE, REPLICA, Headers, Request

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from serve.access.gate import Client
-from serve.api.limits import BodyLimit
+from serve.api.body_limit import BodyLimit
 from serve.policy.live import Live, LivePolicy
 from serve.rollout.traffic import ArmTraffic
 

@@ -9,8 +9,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
 
 from serve.access.held_bytes import FREE_BYTES, Held, HeldBytes
+from serve.api.body_limit import BodyLimit
 from serve.api.context import AppContext
-from serve.api.limits import BodyLimit
 from serve.api.request import ARM, BUNDLE, REPLICA, REQUEST_ID, Request
 
 # A counted answer is sent in pieces of this size; each goes once the client has taken the one

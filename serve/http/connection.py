@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 
 from serve.errors import BodyTooLarge, HeadTooLarge, OfframpError, RequestTimeout
 from serve.http.answer import DescribeError
-from serve.http.body import Body, body_of
 from serve.http.exchange import MAX_HELD_BYTES, Channel, Exchange
+from serve.http.framing import Body, body_of
 from serve.http.head import Head, check_beginning, read_head
 from serve.http.open_connections import OpenConnections
 from serve.http.settings import Closed

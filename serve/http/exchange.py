@@ -14,7 +14,7 @@ from serve.http.settings import ConnectionState
 
 log = logging.getLogger(__name__)
 
-# So much of a body is kept for the app, and so much of what comes behind it, before reading pauses.
+# Reading pauses when so much of a body waits for the app, or so much waits behind a body.
 MAX_HELD_BYTES: Final = 64 * 1024
 # So much of an answer may wait in a connection's buffer while the next request is worked on.
 MAX_UNSENT_BYTES: Final = 16 * 1024

@@ -8,8 +8,8 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import serve.http.connection
-from serve.http.body import MAX_CHUNKS_AT_ONCE
 from serve.http.exchange import MAX_HELD_BYTES
+from serve.http.framing import MAX_CHUNKS_AT_ONCE
 from serve.http.settings import ConnectionLimits
 from tests.serve.http.talk import Talk
 

@@ -6,7 +6,7 @@ import pytest
 
 import serve.http.head
 from serve.errors import BadRequest, HeadTooLarge, TargetTooLong
-from serve.http.body import MAX_CHUNKS_AT_ONCE, MAX_SMALL_CHUNKS, Body, ChunkedBody
+from serve.http.framing import MAX_CHUNKS_AT_ONCE, MAX_SMALL_CHUNKS, Body, ChunkedBody
 from serve.http.head import MAX_HEADERS, MAX_TARGET_BYTES, Head, check_beginning, read_head
 
 LINE, HOST = b"POST /v1/classify?a=%20b HTTP/1.1\r\n", b"Host: localhost\r\n"
