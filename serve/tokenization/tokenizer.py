@@ -104,12 +104,12 @@ class TextEncoder:
         for place, text in texts.items():
             num_chars = sum(len(part) for part in text if part)
             if num_chars > self._max_chars:
-                raise self._too_long(place, f"{num_chars} characters")
+                raise _too_long(place, num_chars, "characters", self._max_chars)
         encodings = _encode(self.tokenizer, texts, self._offsets)
         for place, encoding in encodings.items():
             if len(encoding) > self.max_tokens:
                 num_tokens = sum(map(len, encodings.values()))
-                raise self._too_long(place, f"{len(encoding)} tokens", num_tokens)
+                raise _too_long(place, len(encoding), "tokens", self.max_tokens, num_tokens)
         return encodings
 
     def whole(self, texts: Mapping[int, Text]) -> dict[int, Encoding]:
@@ -124,12 +124,13 @@ class TextEncoder:
         pair = text.text_pair
         return Text(text.text[: self._max_chars], None if pair is None else pair[: self._max_chars])
 
-    def _too_long(self, place: int, found: str, num_tokens: int = 0) -> TextTooLong:
-        return TextTooLong(
-            f"inputs[{place}] has {found}, the model takes {self.max_tokens} tokens and "
-            f'{self._max_chars} characters; shorten it or send "truncate": true',
-            num_tokens,
-        )
+
+def _too_long(place: int, found: int, unit: str, most: int, num_tokens: int = 0) -> TextTooLong:
+    return TextTooLong(
+        f"inputs[{place}] has {found} {unit}, the model takes {most}; shorten it or send "
+        '"truncate": true',
+        num_tokens,
+    )
 
 
 def encode_batch(
