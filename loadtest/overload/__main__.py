@@ -31,7 +31,7 @@ from loadtest.overload.picture import picture
 from models.report.markdown import table
 
 _NUM_REQUESTS = 800
-_SETTLE_S = 3.0  # the level is back at 0 then, or one above
+_SETTLE_S = 3.0  # the queue is empty then
 
 
 class _Server(NamedTuple):
