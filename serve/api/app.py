@@ -19,7 +19,7 @@ from serve.api.forwarded import Forwarded
 from serve.api.openapi import Document
 from serve.api.recorder import Recorder
 from serve.api.request import ARM, BUNDLE, REPLICA, Headers, Request
-from serve.api.router import RouteMatch, Router
+from serve.api.router import Router
 from serve.api.routes import (
     dry_run,
     model_changes,
@@ -127,12 +127,9 @@ class HttpApp:
         finally:
             request.body.release()
             answer.release()
-            self._publish(request, target, path)
-
-    def _publish(self, request: Request, target: RouteMatch, path: str) -> None:
-        if target.needed == "admin":
-            note_refusal(request, path, self._context.catalog)
-        self._recorder.publish(request)
+            if target.needed == "admin":
+                note_refusal(request, context.catalog)
+            self._recorder.publish(request)
 
 
 def _behind(app: ASGIApp, context: AppContext) -> ASGIApp:

@@ -1,7 +1,6 @@
 """The trail in the log: who has changed a policy, from where, and who was refused."""
 
 import logging
-import re
 from itertools import islice
 from typing import Any, Final
 
@@ -17,7 +16,8 @@ trail = logging.getLogger(TRAIL)
 # Clients could flood it, so it is cut, unlike the other one.
 refusals = logging.getLogger(f"{TRAIL}.refused")
 
-_POLICY: Final = re.compile(r"/v1/models/([^/]*)/policy(?:/rollback|/rollout(?:/[a-z]+)?)?")
+_POLICY: Final = "/v1/models/{model}/policy"
+_MOVES: Final = (f"{_POLICY}/rollback", f"{_POLICY}/rollout")
 # Of what was refused.
 _MAX_WHY_CHARS: Final = 300
 _MAX_CHANGES: Final = 20
@@ -39,14 +39,14 @@ def note_change(request: Request, old: VersionedPolicy, new: VersionedPolicy) ->
     trail.info("policy changed", extra=fields(**line))
 
 
-def note_refusal(request: Request, path: str, catalog: Catalog) -> None:
+def note_refusal(request: Request, catalog: Catalog) -> None:
     """Write the line of a request for the scope `admin`, if it was refused or cut off."""
     error, why = request.error_code, request.why[:_MAX_WHY_CHARS]
     if request.code == Cancelled.status and not (error or request.started):
         error, why = Cancelled.code, "the client left before there was an answer"
     if not error or request.changed:
         return
-    found = _POLICY.fullmatch(path)
+    of_policy = request.route == _POLICY or request.route.startswith(_MOVES)
     line = {
         **request.log_fields,
         "method": request.method,
@@ -55,9 +55,9 @@ def note_refusal(request: Request, path: str, catalog: Catalog) -> None:
         "error": error,
         "why": "" if error in _QUOTING else why,
     }
-    if found:
-        line |= _asked(request, found[1], catalog)
-    what = "change of a policy" if found else "request for admin"
+    if of_policy:
+        line |= _asked(request, request.params["model"], catalog)
+    what = "change of a policy" if of_policy else "request for admin"
     refusals.warning(f"{what} refused", extra=fields(**line))
 
 

@@ -2,38 +2,70 @@
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 import serve.assembly
 from serve.api.request import Headers, Request
 from serve.logs import ACCESS_LOG
 from serve.tracing import Tracing, configured_tracing
-from tests.serve.support.live_server import serving_bundles
+from tests.serve.support.live_server import serving_bundles, serving_grpc
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@contextmanager
+def recorded(patch: pytest.MonkeyPatch) -> Iterator[dict[str, list[ReadableSpan]]]:
+    """Fill in, at the end, the spans of what is served meanwhile by name, earliest first."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    patch.setattr(serve.assembly, "configured_tracing", lambda: Tracing(provider))
+    spans: dict[str, list[ReadableSpan]] = {}
+    yield spans
+    for span in sorted(exporter.get_finished_spans(), key=lambda span: span.start_time or 0):
+        spans.setdefault(span.name, []).append(span)
 
 
 def spans_of(
     bundle_folder: Path, patch: pytest.MonkeyPatch, *inputs: str
 ) -> dict[str, list[ReadableSpan]]:
     """Return the spans of one request by name, earliest first."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    patch.setattr(serve.assembly, "configured_tracing", lambda: Tracing(provider))
-    with serving_bundles(bundle_folder) as server:
+    with recorded(patch) as spans, serving_bundles(bundle_folder) as server:
         server.http.headers["traceparent"] = PARENT
         assert server.http.get("/health/ready").status_code == 200
         body = {"inputs": list(inputs), "exit": {"rule": "layer", "layer": 2}}
         assert server.http.post("/v1/classify", json=body).status_code == 200
-    spans: dict[str, list[ReadableSpan]] = {}
-    for span in sorted(exporter.get_finished_spans(), key=lambda span: span.start_time or 0):
-        spans.setdefault(span.name, []).append(span)
     return spans
+
+
+def test_classifications_of_every_dialect_and_of_grpc_have_a_span(
+    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recorded(monkeypatch) as spans, serving_grpc(bundle_folder) as server:
+        server.http.headers["traceparent"] = PARENT
+        assert server.http.post("/models/tiny", json={"inputs": "w1"}).status_code == 200
+        assert server.http.post("/classify", json={"input": 1}).status_code == 400
+        call = service_pb2.ModelInferRequest(model_name="tiny")
+        tensor = call.inputs.add(name="TEXT", datatype="BYTES", shape=[1])
+        tensor.contents.bytes_contents.append(b"w1")
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            stub.ModelInfer(call, metadata=[("traceparent", PARENT)])
+    infer = "inference.GRPCInferenceService/ModelInfer"
+    requests = [spans[name][0] for name in ("POST /models/{model}", "POST /classify", infer)]
+    statuses = [(span.attributes or {})["http.response.status_code"] for span in requests]
+    assert statuses == [200, 400, 200]
+    assert (requests[1].attributes or {})["error.type"] == "invalid_request"
+    assert {f"{s.parent.span_id:016x}" for s in requests if s.parent} == {PARENT.split("-")[2]}
+    assert [span.parent for span in spans["tokenize"]] == [requests[0].context, requests[2].context]
 
 
 @pytest.mark.parametrize("num_rows", [1, 3])
