@@ -185,7 +185,7 @@ def verified_bundles(
     """Return bundles with their active exits, every file verified.
 
     Args:
-        folders: of the bundles.
+        folders: the bundles' folders.
         active: exit layers to use, by model.
         pins: the bundles that these must be, see `serve.bundle.pins`.
 

@@ -56,7 +56,7 @@ class ServerConfig(EngineOptions, ServerLimits):
 
     Attributes:
         bundles: folders, each served under its name.
-        bundle_sha256: of the manifest of every bundle, by model: a replica that finds another
+        bundle_sha256: hash of every bundle's manifest, by model: a replica that finds another
             bundle does not start. Where it is left out, `offramp serve` and `serve.app:build` look
             once, for all replicas.
         model_repository: folder below which bundles lie that may be loaded while the server runs;
@@ -76,8 +76,8 @@ class ServerConfig(EngineOptions, ServerLimits):
             the process alone, or the Ray cluster.
         log_file: where the server's own lines go, `{replica}` in the place of the replica's name;
             None for stderr, and in a Ray cluster for a file beside Ray Serve's own.
-        log_format: of these lines.
-        log_level: of the least important ones.
+        log_format: how these lines look.
+        log_level: level of the least important lines.
         access_log: whether every request has a line.
         dialects: wire formats that the server speaks, or `all`.
         tls_cert: PEM file with the certificate and its chain; None for plain HTTP. Like the next
@@ -129,7 +129,7 @@ class UserConfig(BaseModel):
     Attributes:
         bundles: folders of bundles; None for those of the config.
         aliases: further names of models.
-        policies: by model; a model that is not listed starts from its bundle's policy.
+        policies: policies by model; a model that is not listed starts from its bundle's policy.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -42,7 +42,7 @@ class Launch:
     """The arguments of `offramp serve`.
 
     Attributes:
-        config: of the server; no allowed hosts stand for those that suit the address.
+        config: the server's config; no allowed hosts stand for those that suit the address.
         port: 0 for any that is free; the same of `grpc_port`, which is None for no gRPC.
         gpus_per_replica: share of a GPU that each takes; None for a GPU each.
         active_exits: layers, comma separated, or `auto`; None for all.

@@ -38,8 +38,8 @@ def log_output(path: Path | None, replica: str = "") -> Write:
     """Return what takes log lines: a file, or stderr.
 
     Args:
-        path: of the file, with the replica's name in the place of `{replica}`; None for stderr.
-        replica: its name.
+        path: the file's path, with the replica's name in the place of `{replica}`; None for stderr.
+        replica: the replica's name.
 
     Raises:
         InvalidRequest: the file cannot be written to.

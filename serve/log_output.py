@@ -136,8 +136,8 @@ def configure_logs(output: Output, level: LogLevel, **always: Any) -> BatchedHan
     """Send the server's own log lines to an output, and warnings of libraries too.
 
     Args:
-        output: of all lines of this process.
-        level: of the server's own least important lines.
+        output: where all lines of this process go.
+        level: level of the server's own least important lines.
         always: fields of every line.
     """
     batched = BatchedHandler(output, always)

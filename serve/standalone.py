@@ -56,8 +56,8 @@ def serve_standalone(
     """Load the models and serve until a signal to stop; requests in flight are answered first.
 
     Args:
-        config: of the server.
-        address: from `serve.http.listener.take_port`; closed in the end.
+        config: the server's config.
+        address: result of `serve.http.listener.take_port`; closed in the end.
         on_ready: called once, when the server answers.
 
     Raises:

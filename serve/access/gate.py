@@ -45,7 +45,7 @@ class Client:
             to itself.
         key: None where none is needed.
         usage: counts what the client takes; None where nothing is counted.
-        address: of the client, for logs.
+        address: the client's address, for logs.
     """
 
     identity: str

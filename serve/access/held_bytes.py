@@ -35,7 +35,7 @@ class Held:
     Attributes:
         client: the identity of `Client`; empty if it counts for no client.
         give_up: is called if it has to make room for others; None to keep it.
-        num_bytes: that are counted of it.
+        num_bytes: bytes that are counted of it.
         moved_s: when its client took something of it, in monotonic time.
     """
 
@@ -53,7 +53,7 @@ class HeldBytes:
     for longest, if that is `STALLED_S` at least and the answer may be given up.
 
     Attributes:
-        num_bytes: that are held now.
+        num_bytes: bytes that are held now.
         num_given_up: answers that have made room for others.
     """
 

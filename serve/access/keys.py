@@ -91,7 +91,7 @@ class Key(_Document):
         limits: what it may take.
         created: day on which it was made.
         expires: when it ends, a bare date at its beginning in UTC; None for never.
-        models: that its requests may ask; empty for all.
+        models: models that its requests may ask; empty for all.
         profiles: that its requests may have, of which the first is that of requests without
             `exit`; empty for all, and for rules and targets.
     """

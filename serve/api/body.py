@@ -33,7 +33,7 @@ async def read_json(
     """Return the body of a request as a schema.
 
     Args:
-        request: of the request.
+        request: the request.
         schema: whose defaults stand for an optional body.
         types: the media types it may be of.
         optional: whether it may be empty.

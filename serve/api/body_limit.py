@@ -23,7 +23,7 @@ class BodyLimit:
             by its bytes, or too many bodies are held.
         client: the identity of the sender, once that is known.
         max_bytes: size of the largest body that is taken.
-        declared: its declared size; 0 if there is none.
+        declared: the body's declared size; 0 if there is none.
         num_bytes: what has been read of it.
     """
 

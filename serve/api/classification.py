@@ -36,7 +36,7 @@ class Classification(NamedTuple):
         request: what was asked.
         classified: the answers.
         total_s: time from the request's arrival to the answers.
-        arm: of the rollout that has answered; None without one.
+        arm: the arm of the rollout that has answered; None without one.
     """
 
     classifier: Classifier
@@ -52,8 +52,8 @@ def read_fields(
     """Return a request in our own form from the fields of another dialect.
 
     Args:
-        fields: of `ClassifyRequest`; None stands for a field that was not given.
-        headers: of the request; they may hold the dial.
+        fields: fields of `ClassifyRequest`; None stands for a field that was not given.
+        headers: the request's headers; they may hold the dial.
         names: what the dialect calls our fields, for messages.
 
     Raises:
@@ -92,9 +92,10 @@ async def classify(
 
     Args:
         context: what serves.
-        request: that has come.
+        request: the request that has come.
         asked: what it asks, in our own form.
-        flag: that a guardrail decides by, which has looked at the locks; None for other routes.
+        flag: the flag that a guardrail decides by, which has looked at the locks; None for other
+            routes.
         assigned: whether the policy has chosen the profile, by the name of a detector.
 
     Raises:

@@ -26,11 +26,11 @@ class AppContext:
 
     Attributes:
         catalog: the models.
-        metrics: of this process.
+        metrics: this process's metrics.
         replicas: all that serve the same models.
         limits: on one request.
         access: who may do what.
-        proxies: that are believed who the client is.
+        proxies: proxies whose word on the client's address is trusted.
         cors_origins: web pages that may ask the server.
         access_log: whether every request has a log line.
         tracing: makes spans of classifications; None where no endpoint for them is configured.
@@ -38,7 +38,7 @@ class AppContext:
         policy_threads: where calls wait that may wait for the store of policies.
         dry_runs: where dry runs of policies are computed.
         behind_proxy: whether Ray Serve's proxy hands requests on, and their ids with the answers.
-        bodies: that this process holds until their requests are answered.
+        bodies: the bodies that this process holds until their requests are answered.
         answers: over HTTP, that clients have not taken yet.
         event_streams: tasks of this process that send events.
         changes: changes the models; None where they stay as they are.

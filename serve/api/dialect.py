@@ -20,9 +20,9 @@ class Dialect:
     """A wire format, our own or that of another server's clients.
 
     Attributes:
-        name: for `--dialects`.
+        name: the name in `--dialects`.
         error_body: the JSON of an error, from the error and its message.
-        routes: of the dialect.
+        routes: the dialect's routes.
         below: the beginning of paths whose errors have the dialect's form, known or not.
         statuses: what its clients expect in the place of a status of ours.
         words: what the dialect calls what messages of ours name, by a pattern of our words.

@@ -24,7 +24,7 @@ class Precondition(NamedTuple):
     """What a change was made from.
 
     Attributes:
-        versions: of which one must be current; None where any may be.
+        versions: versions of which one must be current; None where any may be.
         by_header: whether `If-Match` says so.
     """
 

@@ -16,8 +16,8 @@ class Ack(NamedTuple):
     """A replica, and the version of a policy or of the set of models that it applies.
 
     Attributes:
-        replica: its id.
-        version: that it applies.
+        replica: the replica's id.
+        version: the version that it applies.
         problem: why it does not apply the newest, or not as written; empty if it does.
     """
 
@@ -44,7 +44,7 @@ class Refreshed(NamedTuple):
     """The replicas that confirmed, and those that did not in time; they follow by polling.
 
     Attributes:
-        acks: of those that confirmed.
+        acks: acknowledgements of those that confirmed.
         unconfirmed: how many did not.
         missing: ids of those that did not, as far as known.
     """
@@ -58,7 +58,7 @@ class Replayed(NamedTuple):
     """What a policy would do to the texts that replicas have audited.
 
     Attributes:
-        answers: of each replica, a `serve.dry_run.predicted.OnAudits` as bytes.
+        answers: from each replica a `serve.dry_run.predicted.OnAudits` as bytes.
         missing: how many replicas have not answered in time.
     """
 
@@ -70,8 +70,8 @@ class Prepared(NamedTuple):
     """What a replica says of a bundle that it was to prepare.
 
     Attributes:
-        replica: its id.
-        sha256: of the bundle's manifest.
+        replica: the replica's id.
+        sha256: hash of the bundle's manifest.
         problem: why it cannot serve the bundle; empty if it can.
     """
 

@@ -60,32 +60,32 @@ class Request:
     """One request, from its head to its line in the access log.
 
     Attributes:
-        headers: of the request, or the metadata of a call.
-        method: of HTTP, or `GRPC`.
+        headers: the request's headers, or the metadata of a call.
+        method: the HTTP method, or `GRPC`.
         query: what follows the `?` of the request's target.
         root_path: the prefix of the path that a proxy has added.
         request_id: the client's, or made up.
         arrived_s: on the clock of deadlines.
         read_s: when its body had come; 0 until then.
         answered_s: when the whole answer was there to be sent; 0 before.
-        route: its path in the table of routes, with names in the place of values.
+        route: the path in the table of routes, with names in the place of values.
         params: the values of those names.
         client: who asks, once that is known.
         body: reads the body; for HTTP only.
-        num_bytes: of the message; for gRPC only.
-        asked: its body, if that asks for a change.
+        num_bytes: size of the message; for gRPC only.
+        asked: the body, if that asks for a change.
         changed: whether the change was made.
         model: the name of the model that it is for, once that is known.
         bundle: the version of the bundle that classifies, once that is known.
         followed: the policy of each model that was looked at, the same for the whole request.
         arm: counts the requests of the rollout's arm that it is in; None without a rollout.
         queued: whether a model has taken its rows.
-        rows: that were answered.
-        layers: that were run for them.
+        rows: number of rows that were answered.
+        layers: number of layers that were run for them.
         code: the status of the answer.
-        error_code: of the error that it got.
-        why: its message.
-        span: of its trace; None where it has none.
+        error_code: code of the error that the request got.
+        why: message of that error.
+        span: the span of the request's trace; None without one.
         started: whether the answer has begun.
     """
 

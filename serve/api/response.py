@@ -25,9 +25,9 @@ class Response:
 
     Attributes:
         content: the body.
-        headers: beside its type and length.
-        media_type: of the body; empty for an answer without one.
-        status: of HTTP.
+        headers: headers beside type and length.
+        media_type: the body's type; empty for an answer without one.
+        status: the HTTP status.
     """
 
     content: bytes

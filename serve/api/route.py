@@ -28,14 +28,14 @@ class Route:
     """A method of a path: who may ask, what answers, and what the documentation says.
 
     Attributes:
-        method: of HTTP; GET answers HEAD too.
+        method: the HTTP method; GET answers HEAD too.
         path: with names in braces; `{name:path}` stands for all that is left.
         handle: answers a request, given the app's context, the request and its body. Its docstring
             describes the route.
-        scope: that a key needs; None where no key is needed.
-        schema: of the body; None where no body is read.
+        scope: the scope that a key needs; None where no key is needed.
+        schema: the schema of the body; None where no body is read.
         read_body: reads the body as the schema.
-        parameters: of the path and the query, where they are more than texts of the path.
+        parameters: parameters of path and query, where they are more than texts of the path.
         probe: whether health probes ask it; then the Host header may be anything.
         documented: FastAPI's settings of the route: tags, response model, responses. Without any
             the documentation leaves the route out.

@@ -24,8 +24,8 @@ class RouteMatch(NamedTuple):
 
     Attributes:
         route: answers it; None where the path is unknown or has other methods.
-        dialect: of the route, or of the path; errors are in its form.
-        path: in the table, with names in the place of values; `other` for an unknown path.
+        dialect: the dialect of the route, or of the path; errors are in its form.
+        path: the path in the table, with names in the place of values; `other` for an unknown path.
         params: the values of those names.
         allowed: the methods of that path.
     """

@@ -60,8 +60,8 @@ def label_scores(
     """Return the labels of each input, the answer first and then by score.
 
     Args:
-        answered: by a model that does not label tokens.
-        function: from logits to scores; by default that of the model's task.
+        answered: a classification by a model that does not label tokens.
+        function: function from logits to scores; by default that of the model's task.
         top_k: how many; None for all.
 
     Raises:

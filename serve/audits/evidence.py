@@ -32,8 +32,8 @@ def log10_evidence(differences: Counts, audits: Counts, epsilon: float) -> NDArr
     differ, even if it is read after every audit.
 
     Args:
-        differences: of the audits, those that differ; of any shape.
-        audits: of the same shape.
+        differences: number of audits that differ, an array of any shape.
+        audits: number of audits, an array of the same shape.
         epsilon: what is promised, between 0 and 1.
     """
     differs, agrees = np.asarray(differences), np.asarray(audits) - np.asarray(differences)

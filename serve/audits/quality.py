@@ -81,7 +81,7 @@ class PolicyQuality(NamedTuple):
 
     Attributes:
         live: the policy.
-        profiles: its profiles, and its default where that is none of them.
+        profiles: the policy's profiles, and its default where that is none of them.
         requests: targets of requests themselves, and the rules that have answered under overload:
             the twenty with the most audits.
     """

@@ -33,9 +33,9 @@ class Bundle:
     Attributes:
         name: the folder's name, under which the model is served.
         folder: an absolute path.
-        sha256: of the manifest's file, which names the sha256 of all other files.
-        manifest: of the exits that are active.
-        calibration: of the same exits; empty if the bundle has none.
+        sha256: hash of the manifest's file, which names the sha256 of all other files.
+        manifest: the manifest, with the active exits alone.
+        calibration: figures of the same exits; empty if the bundle has none.
         written_s: when the manifest was written, in seconds since 1970.
     """
 

@@ -112,7 +112,7 @@ class Segment(Frozen):
             attention_lengths and shares.
         outputs: hidden_out, which is the next segment's hidden, and without `head` the head's
             outputs: logits and, if the head has learned it, uncertainty.
-        head: of a variant for GPUs, else None.
+        head: the head's own graph in a variant for GPUs, else None.
     """
 
     file: str

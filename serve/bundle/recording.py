@@ -57,10 +57,10 @@ def read_certifying(
     """Return what the exits said of the texts that certify a ladder; None if it is not kept.
 
     Args:
-        folder: of the bundle.
+        folder: the bundle's folder.
         listed: the files of the bundle by name.
-        ladder: of a variant.
-        traits: of the variant.
+        ladder: the variant's ladder.
+        traits: the variant's traits.
 
     Raises:
         InvalidBundle: it is damaged, or of other texts.

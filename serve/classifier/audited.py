@@ -27,12 +27,12 @@ class AuditedText:
     """A text that has been answered, without its characters.
 
     Attributes:
-        profile: that has answered, of the live policy or of a candidate; see `AuditKey`.
+        profile: the profile that has answered, of the live policy or a candidate; see `AuditKey`.
         keys: what it is counted as.
         sent: the answer.
         exit_index: where the text left; of several windows, that which decided.
         early: whether the text, or any window of it, left before the last exit.
-        text: its tokens, or its windows.
+        text: the text's tokens, or its windows.
         decided: the window that the answer rests on; 0 without windows.
         windows: how its windows are combined; None of a single one.
         flagger: tells what flags it; None without a flag.

@@ -29,7 +29,7 @@ class Classified(NamedTuple):
         flagger: tells what flags an answer; None where there is no flag.
         answers: one per input.
         tokens: what each answer is about: the input, or the window that decided.
-        reports: of texts that had several windows, by the place of the input.
+        reports: reports on texts that had several windows, by the place of the input.
         degraded: why any of the answers is degraded.
     """
 

@@ -22,7 +22,7 @@ class WindowsReport(NamedTuple):
         num_windows: how many there were.
         answered: the one that decided, counted from 0: with `any` the first to be flagged, else
             the one where the answer's label has its highest score; of tokens, the deepest.
-        span: its characters in the text: the first, and the one after the last.
+        span: the window's characters in the text: the first, and the one after the last.
         exit_indices: where those left that have an answer.
     """
 
@@ -47,10 +47,10 @@ def combine(
 
     Args:
         text: cut into windows.
-        answers: of its windows; None for those that were cancelled, if there is a winner.
+        answers: answers of its windows; None for those that were cancelled, if there is a winner.
         winner: the window that has answered for all.
         windows: how to combine.
-        task: of the model.
+        task: the model's task.
     """
     done = [answer for answer in answers if answer is not None]
     cut_short = any(answer.reason is Reason.DEADLINE for answer in done)

@@ -37,7 +37,7 @@ def choose_exits(
             all exits: with others nothing would be certified.
         bundle: the model.
         placement: the device and the variant that will run.
-        num_threads: of the replica that will run it.
+        num_threads: threads of the replica that will run it.
         gpu_memory_gb: bound on the process's memory on a GPU. A process has one bound, and this
             one may go on to serve.
 

@@ -35,7 +35,7 @@ class ExitCosts:
         visit_s: seconds for asking an exit: reading its logits, judging, calling again.
         slow_visit_s: the same of rules that need more than one exit's logits, see
             `serve.engine.fast_path`.
-        noise: by which share two times measured here may differ by chance alone.
+        noise: share by which two times measured here may differ by chance alone.
     """
 
     segment_s: tuple[float, ...]

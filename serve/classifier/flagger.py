@@ -19,9 +19,9 @@ class FlaggedBy(NamedTuple):
     """A label that reaches its threshold, or an entity of such a label.
 
     Attributes:
-        label: of entities their name.
-        score: its probability.
-        span: of an entity: its first character, and the one after its last.
+        label: the label; of entities their name.
+        score: the label's probability.
+        span: span of an entity: its first character, and the one after its last.
     """
 
     label: str
@@ -34,8 +34,8 @@ class Flagger:
 
     Attributes:
         asked: the flag as it was asked for.
-        flag: by label, the score from which on it flags.
-        defer: by label, the score from which on it defers; of no other labels.
+        flag: for each label, the score from which on it flags.
+        defer: for each label that defers, the score from which on it does.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class EngineOptions(EngineLimits):
         device: `auto`, `cpu` or `cuda`; auto is CUDA where a usable GPU is found.
         precision: `auto`, or the variant to use.
         gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
-        num_threads: of each segment; None for all cores that the process may use.
+        num_threads: threads of each segment; None for all cores that the process may use.
     """
 
     device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")

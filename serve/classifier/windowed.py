@@ -18,8 +18,8 @@ class Windowed:
     Under `any` the first window that is flagged ends the work on its text.
 
     Attributes:
-        tokens: of each row, in order: each text, or each window of it.
-        winners: by text, the place of the row that has answered for it.
+        tokens: tokens of each row, in order: each text, or each window of it.
+        winners: for each text, the place of the row that has answered for it.
     """
 
     def __init__(

@@ -54,12 +54,12 @@ def serve_on_ray(
     that have not ended would hold it up.
 
     Args:
-        config: of the app.
+        config: the app's config.
         address: host and port that replicas listen on, see `take_shared_port`.
         replicas: all on this machine.
         on_ready: called once every replica is ready.
         announcer: says how it goes.
-        output: of the replicas' log lines.
+        output: where the replicas' log lines go.
 
     Raises:
         Unavailable: Ray or the replicas do not start.

@@ -33,7 +33,7 @@ class NodeReport(NamedTuple):
     """What a replica would find on a node.
 
     Attributes:
-        pins: of the bundles there.
+        pins: pins of the bundles there.
         problem: why a replica would not start; empty if it would.
     """
 

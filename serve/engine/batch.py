@@ -25,10 +25,10 @@ class Batch:
     The rest is filled in when the batch first runs.
 
     Attributes:
-        rows: in no particular order; all arrays per row follow it.
+        rows: the rows, in no particular order; all arrays per row follow it.
         depth: segments they have been through.
         longest: tokens of the longest row; the others are padded to it.
-        num_tokens: of all rows, without padding.
+        num_tokens: tokens of all rows, without padding.
         deadline_s: the earliest of any row.
         level: the best priority of any row.
         held_from_s: start of the time for which the rows may be held back.

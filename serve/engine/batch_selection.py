@@ -53,7 +53,7 @@ def select_batch(lengths: Sequence[int], cost: SegmentCost, limits: SizeLimits) 
 
     Args:
         lengths: tokens of each waiting row, first to start first.
-        cost: of the way ahead, from the first segment to the last.
+        cost: cost of the way ahead, from the first segment to the last.
         limits: on a batch.
     """
     num, lead, longest = len(lengths), lengths[0], max(lengths)

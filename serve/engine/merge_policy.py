@@ -31,7 +31,7 @@ class BatchGroup:
         held_from_s: start of the time for which the rows may be held back.
         num_rows: how many.
         longest: tokens of the longest.
-        held_until_s: until when the rows may be held back.
+        held_until_s: time until which the rows may be held back.
         start_by_s: when they must start for the sake of the deadline.
         batches: the batches.
     """
@@ -74,7 +74,7 @@ def should_merge(
     """Tell whether two batches at one depth may and should run on together.
 
     Args:
-        costs: as they are known.
+        costs: what segments cost, as far as known.
         ahead: cost of the segments that both have before them.
         limits: on a batch.
         one: the first.

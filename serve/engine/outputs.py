@@ -45,10 +45,10 @@ def outcomes_of(
     """Return the outcomes of rows that leave.
 
     Args:
-        batch: that has passed an exit.
+        batch: a batch that has passed an exit.
         leaving: places of the rows in it.
         reasons: (rows,) why each row of the batch leaves.
-        traits: of the model.
+        traits: the model's traits.
         now_s: on the clock of deadlines.
     """
     figures = zip(
@@ -91,7 +91,7 @@ def final_outputs(batch: Batch, rows: NDArray[np.intp], task: Task) -> Iterable[
     finite. With several labels only NaN has none: an infinite logit is a certain yes or no.
 
     Args:
-        batch: that has passed an exit.
+        batch: a batch that has passed an exit.
         rows: places in it.
         task: the model's.
     """
@@ -138,7 +138,7 @@ def record_run(
     """Append a run that has just ended to the segment traces of those rows that have one.
 
     Args:
-        rows: in the batch.
+        rows: number of rows in the batch.
         exit_index: the exit that the run has reached.
         run_s: how long it took.
         clock: the engine's.

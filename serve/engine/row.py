@@ -127,8 +127,8 @@ class Answer(NamedTuple):
         exit_index: where the row left, counted from 0.
         reason: why it left there.
         signal: the rule's signal at that exit; NaN where the rule has none.
-        queue_s: from admission to the first segment.
-        compute_s: from the first segment to the answer; other batches may run in between.
+        queue_s: time from admission to the first segment.
+        compute_s: time from the first segment to the answer; other batches may run in between.
         head_index: the exit whose head gave the logits; by most rules `exit_index`.
         label: the label, if the rule chose it by other means than the largest logit; else -1.
         exit_trace: what every exit gave that the row passed, if it was asked for.

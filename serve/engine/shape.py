@@ -12,7 +12,7 @@ class ModelShape:
     """What the engine must know of the model.
 
     Attributes:
-        traits: its exits, labels and task; one exit per segment.
+        traits: the model's exits, labels and task; one exit per segment.
         temperatures: one per exit.
         pad_id: fills short rows.
         costs: what segments cost, if that has been measured.

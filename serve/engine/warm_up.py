@@ -28,7 +28,7 @@ class WarmUp(NamedTuple):
     """What is run before the first request.
 
     Attributes:
-        shapes: of the batches.
+        shapes: shapes of the batches.
         budget_s: no further shape is begun if it would probably take longer in all.
         first_counts: whether a shape's first run is recorded. On a GPU it loads kernels and
             allocates memory.

@@ -32,8 +32,8 @@ def answer_head(status: int, headers: Collection[Header], more: bytes = b"") -> 
     """Return the head of an answer.
 
     Args:
-        status: from 200 to 599.
-        headers: of the app.
+        status: status from 200 to 599.
+        headers: the app's headers.
         more: lines of further headers.
 
     Raises:

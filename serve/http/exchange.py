@@ -25,8 +25,8 @@ class Channel:
     """What the exchanges of a connection share.
 
     Attributes:
-        transport: of the connection.
-        state: of the server.
+        transport: the connection's transport.
+        state: the server's state.
         news: set when more of a body has come, or an exchange is over.
         writable: set unless the client has to take its answer first.
         paused: whether nothing is read, because what came waits.

@@ -37,7 +37,7 @@ class Head(NamedTuple):
     """The request line and the headers.
 
     Attributes:
-        method: as it was sent.
+        method: the method as it was sent.
         target: path and query; `*` for OPTIONS.
         http_version: `1.0` or `1.1`.
         headers: names in lower case, values without the space around them. Where the request line
@@ -65,7 +65,7 @@ def check_beginning(received: bytearray, checked: int) -> None:
     """Check a head that is not complete.
 
     Args:
-        received: of the head.
+        received: what has come of the head.
         checked: so many bytes were checked before.
 
     Raises:
@@ -81,7 +81,7 @@ def read_head(raw: bytes, scheme: str = "http") -> Head:
 
     Args:
         raw: with the empty line at its end.
-        scheme: of the connection.
+        scheme: the connection's scheme.
 
     Raises:
         BadRequest: it is malformed, or does not tell for certain where the body ends.

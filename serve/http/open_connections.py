@@ -40,7 +40,7 @@ class OpenConnections:
     every request would set and cancel.
 
     Attributes:
-        limits: of the connections; their number never exceeds what file descriptors allow.
+        limits: bounds on the connections; their number never exceeds what file descriptors allow.
         state: counts what is open, and what was closed.
         now_s: time that this process has had for its connections, in seconds. A pause in which
             the server read nothing counts against no client.

@@ -16,9 +16,9 @@ class ConnectionLimits:
     """Bounds on the connections of one process.
 
     Attributes:
-        head_timeout_s: for a request line with headers, and for a TLS handshake.
-        idle_timeout_s: until a kept connection's next request, and for taking an answer.
-        body_timeout_s: for a whole body.
+        head_timeout_s: time for a request line with headers, and for a TLS handshake.
+        idle_timeout_s: time until a kept connection's next request, and for taking an answer.
+        body_timeout_s: time for a whole body.
         min_body_rate: bytes/s, averaged over a body that takes longer than 5 s.
         max_head_bytes: largest request line with headers.
         max_connections: open at once; fewer if file descriptors do not suffice.

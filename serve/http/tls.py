@@ -24,7 +24,7 @@ class TlsFiles:
 
     Attributes:
         cert: certificate, followed by the chain of those that signed it.
-        key: its private key, without a password.
+        key: the certificate's private key, without a password.
         client_ca: clients must show a certificate that one of these has signed; None for no
             certificates of clients.
     """

@@ -69,7 +69,7 @@ class VersionedPolicy(BaseModel):
         action: see `Change`.
         since: by profile, and `default`, the version since which it asks for the same. What audits
             have found under an earlier one says nothing of it.
-        rollout: that runs, or that this very entry has ended; None without one.
+        rollout: the rollout that runs, or that this very entry has ended; None without one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

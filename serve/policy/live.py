@@ -36,9 +36,9 @@ class Live(NamedTuple):
 
     Attributes:
         entry: the version; of a candidate the same, with the candidate as its policy.
-        applied: its policy.
+        applied: the version's policy, compiled.
         audit: which answers are audited.
-        arm: of the rollout that runs; None without one.
+        arm: the arm of the rollout that runs; None without one.
         candidate: what a share of the requests follows; None without a rollout.
     """
 

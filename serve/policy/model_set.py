@@ -56,7 +56,7 @@ class SetChange(_Named):
     """What was changed, by whom, when and why.
 
     Attributes:
-        at: in UTC.
+        at: time of the change, in UTC.
         by: name of the key that has asked for it, `anonymous`, or `config`.
         action: what was done; `start` stands for what the deployment's arguments say.
         alias: the alias that was moved, made or removed.
@@ -81,7 +81,7 @@ class ModelSet(_Named):
 
     Attributes:
         version: counts up from 1.
-        baseline: of what the deployment's arguments say, see `baseline_of`.
+        baseline: hash of what the deployment's arguments say, see `baseline_of`.
         history: the newest changes, oldest first.
     """
 

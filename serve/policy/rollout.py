@@ -30,7 +30,7 @@ class ArmOf(NamedTuple):
 
     Attributes:
         rollout: the rollout's id.
-        name: of the arm.
+        name: the arm's name.
         slow_ms: requests that take longer are slow; None where the rollout has no such bound.
     """
 

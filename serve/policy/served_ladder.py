@@ -30,8 +30,8 @@ class ServedLadder:
             and to leave at each exit.
         uncertified: a sentence that says why nothing is certified, and what helps.
         traits: the model as its rules see it.
-        exit_times_ms: from a rule to (exits,) milliseconds that a lone text takes to leave at each
-            exit.
+        exit_times_ms: function from a rule to (exits,) the milliseconds of a lone text that leaves
+            at each exit.
     """
 
     def __init__(

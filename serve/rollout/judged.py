@@ -107,8 +107,8 @@ class Judged(NamedTuple):
     """What is said of a rollout.
 
     Attributes:
-        arms: by name.
-        verdict: of all bounds together.
+        arms: the arms by name.
+        verdict: verdict on all bounds together.
     """
 
     arms: dict[Arm, ArmReport]
@@ -133,7 +133,7 @@ def judge(rollout: Rollout, counts: AuditCounts, exits: Sequence[int]) -> Judged
 
     Args:
         rollout: what is judged.
-        counts: of all replicas.
+        counts: what all replicas have counted.
         exits: layers of the model's exits, ascending.
     """
     known, bounds = dict(counts), rollout.bounds.given

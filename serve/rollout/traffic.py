@@ -29,7 +29,7 @@ class ArmTraffic:
     """AuditCounts the requests of one arm. Any thread.
 
     Attributes:
-        name: of the arm.
+        name: the arm's name.
     """
 
     def __init__(self, arm: ArmOf) -> None:

@@ -24,7 +24,7 @@ class RowsAtExit:
 
     Attributes:
         exit_index: the exit, counted from 0.
-        temperature: of the exit's head.
+        temperature: temperature of the exit's head.
         permitted: (rows,) whether a row may leave at this exit by its own choice.
     """
 

@@ -16,7 +16,7 @@ class Tags:
     """The labels of a tagger, split into tag and kind.
 
     Attributes:
-        names: by label id.
+        names: names by label id.
         begins: (labels,) whether a label always begins an entity.
         kinds: (labels,) equal for labels that may continue each other.
     """

@@ -63,9 +63,9 @@ class Recording:
     """What every exit of a model said of some rows.
 
     Attributes:
-        traits: of the model, with just these exits.
+        traits: the model's traits, with just these exits.
         temperatures: one per exit.
-        logits: of every exit; those of padding mean nothing.
+        logits: logits of every exit; those of padding mean nothing.
         counted: (rows, tokens) of taggers: which tokens exit rules look at.
         uncertainty: (exits, rows) the errors that the heads predict for themselves; None without.
     """

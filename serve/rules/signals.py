@@ -113,7 +113,7 @@ def sigmoid(logits: Logits) -> NDArray[np.float32]:
     """Return the logistic function in float32: of multi-label models, each label's probability.
 
     Args:
-        logits: of any shape; infinite ones give 0 and 1, NaN stays NaN.
+        logits: an array of any shape; infinite ones give 0 and 1, NaN stays NaN.
     """
     bounded = np.clip(np.asarray(logits, dtype=np.float32), _FLOOR, -_FLOOR)
     e = np.exp(-np.abs(bounded))

@@ -122,7 +122,7 @@ class _Graph:
     """A session, and what it reads.
 
     Attributes:
-        session: of layers or of a head.
+        session: a session of layers or of a head.
         inputs: names.
         element: type of the first output.
     """

@@ -21,7 +21,7 @@ class Block:
 
     Attributes:
         host: (bytes,) in memory that can be copied from and to without waiting.
-        address: of the bytes on the device.
+        address: where the bytes lie on the device.
         owned: what the implementation needs to copy and to free them.
     """
 
@@ -34,7 +34,7 @@ class DeviceMemory(Protocol):
     """Copies are queued behind all runs before them, and runs after them behind the copies.
 
     Attributes:
-        device: its name, as ONNX Runtime calls it.
+        device: the device's name in ONNX Runtime.
     """
 
     device: str

@@ -57,7 +57,7 @@ def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOption
     ONNX Runtime's defaults they would spin on, against the threads of the next session.
 
     Args:
-        num_threads: of the session's own pool, the caller's thread included.
+        num_threads: size of the session's own pool, the caller's thread included.
         awake_s: how long the threads spin after a run. A wake-up costs 0.1 ms and more.
     """
     _share_memory()

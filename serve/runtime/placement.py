@@ -31,7 +31,7 @@ def place(bundle: Bundle, device: str, precision: str) -> Placement:
     """Resolve the device and the precision that were asked for.
 
     Args:
-        bundle: to be run.
+        bundle: the bundle to run.
         device: `auto`, `cpu` or `cuda`; auto is CUDA if this process can use it and the bundle has
             a variant for it.
         precision: `auto` or a variant's name; auto is fp16 on CUDA, and on a CPU the first that
@@ -64,7 +64,7 @@ def share_gpus(placements: Iterable[Placement], num_replicas: int, share: float 
     """Return how much of a GPU each replica on this host takes; 0 if no model runs on one.
 
     Args:
-        placements: of the models, alike in all replicas.
+        placements: where each model runs, alike in all replicas.
         num_replicas: on this host.
         share: what was asked for, at most 1; None for a GPU each.
 

@@ -99,7 +99,7 @@ def places_of(hidden: Hidden, keep: NDArray[np.int64], num_tokens: int) -> NDArr
     Args:
         hidden: (rows_in, tokens_in, width) on the device.
         keep: (rows,) which rows go on.
-        num_tokens: to which they are cut.
+        num_tokens: length to which the rows are cut.
 
     Returns:
         (rows, num_tokens), counted over all tokens of `hidden`.

@@ -104,8 +104,8 @@ def attention_lengths(
 
     Args:
         lengths: (rows,) tokens of each row.
-        num_tokens: of each row with padding.
-        device: as ONNX Runtime calls it.
+        num_tokens: tokens of each row, padding included.
+        device: the device's name in ONNX Runtime.
     """
     if device == "cpu":
         return lengths

@@ -103,8 +103,8 @@ class SureDecision(Criterion):
     """Any label that is surely high, or all of them surely low.
 
     Attributes:
-        task: of the model.
-        labels: of the model.
+        task: the model's task.
+        labels: the model's labels.
     """
 
     task: Task

@@ -74,7 +74,7 @@ class Agreement(Criterion):
     """Count how often in a row an exit's answer is that of the exit before.
 
     Attributes:
-        task: of the model.
+        task: the model's task.
     """
 
     task: Task

@@ -127,7 +127,7 @@ class Threshold(Criterion):
 
     Attributes:
         read: returns (rows,) or (rows, parts) signals of logits (..., labels).
-        task: of the model.
+        task: the model's task.
     """
 
     read: Callable[..., NDArray[np.float32]]
