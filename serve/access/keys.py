@@ -39,7 +39,7 @@ PREFIX = "offramp_"
 # Some 20,000 keys.
 _MOST_BYTES = 4 << 20
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-# Of models and profiles.
+# Names of models and profiles.
 Names = Annotated[
     tuple[Annotated[str, StringConstraints(min_length=1, max_length=255)], ...],
     Field(max_length=64),

@@ -21,7 +21,7 @@ BURST_S: Final = 1.0
 # that are answered have fewer bytes for each.
 BODY_BYTES: Final[dict[Unit, int]] = {"texts": 8192, "tokens": 64}
 
-# Of refused bodies, for every client, with a key or without.
+# Rate of refused bodies of every client, with a key or without.
 REFUSED_BYTES_PER_S: Final = 2**20
 REFUSED_BURST_BYTES: Final = 2**24
 # To tokenize a text in vain counts like so many bytes for each token.

@@ -12,7 +12,7 @@ from serve.engine.row import Answer
 from serve.rules.reason import Reason
 from serve.rules.traits import Traits
 
-# Of guardrails under a flag that defers: whether each text is deferred.
+# Header of guardrails under a flag that defers: whether each text is deferred.
 DEFERRED: Final = "X-Offramp-Deferred"
 # What `exit_headers` returns, and the one above.
 ANSWERED: Final = (

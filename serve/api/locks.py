@@ -92,7 +92,7 @@ class Locks:
         """
         kept, ids = self.settings, asked.special_tokens == "ids"
         own_exit = self._guardrail and not isinstance(asked.exit_choice, str | None)
-        # Of a text that is truncated the rest is let pass unread.
+        # The rest of a truncated text passes unread.
         reads_all = kept.windows is not None or bool(kept.flag)
         chosen: tuple[tuple[str, Lockable, bool], ...] = (
             ("flag", "flag", asked.flag is not None),

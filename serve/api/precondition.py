@@ -16,7 +16,7 @@ from serve.policy.live import LivePolicy, MakeNext, Replacement
 
 _TAG: Final = r'(?:W/)?"[^"]*"'
 _TAGS: Final = re.compile(rf"[ \t]*{_TAG}(?:[ \t]*,[ \t]*{_TAG})*[ \t]*")
-# Of the other headers with conditions only these apply to a change (RFC 9110, 13.1).
+# The other headers with conditions that apply to a change (RFC 9110, 13.1).
 _NOT_TAKEN: Final = ("if-none-match", "if-unmodified-since")
 
 

@@ -25,7 +25,7 @@ ARM: Final = "x-offramp-arm"
 MAX_REQUEST_ID_CHARS: Final = 128
 
 _UNKNOWN: Final = Client("")
-# Of version 00; later versions may add fields.
+# A header of version 00; later versions may add fields.
 _TRACEPARENT: Final = re.compile(
     r"(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2})"
     r"-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?"

@@ -20,7 +20,7 @@ _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID: Final = REQUEST_ID.encode()
 _BUNDLE: Final = BUNDLE.encode()
 _ARM: Final = ARM.encode()
-# Of pages: no other site may show them in a frame or learn where their reader came from.
+# Headers of pages: no other site may show them in a frame or learn where their reader came from.
 _PAGE_HEADERS: Final = {
     "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",

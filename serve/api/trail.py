@@ -18,7 +18,7 @@ refusals = logging.getLogger(f"{TRAIL}.refused")
 
 _POLICY: Final = "/v1/models/{model}/policy"
 _MOVES: Final = (f"{_POLICY}/rollback", f"{_POLICY}/rollout")
-# Of what was refused.
+# Longest reason of a refusal in the trail.
 _MAX_WHY_CHARS: Final = 300
 _MAX_CHANGES: Final = 20
 _MAX_TAG_CHARS: Final = 40

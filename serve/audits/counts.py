@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 # rule or a target itself. DEGRADED: under overload a faster rung has answered than was asked for.
 REQUEST: Final = "(request)"
 DEGRADED: Final = "(degraded)"
-# Of a profile there is one key for each promise that it has had, and one without a promise.
+# A profile has one key for each promise that it has had, and one without a promise.
 MAX_KEYS: Final = 256
 # The last days with audits are also counted by themselves.
 MAX_DAYS: Final = 8

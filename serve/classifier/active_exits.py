@@ -58,7 +58,7 @@ def cheapest_exits(
     """
     every = tuple(range(len(candidate.recording.traits.exits)))
     if len(every) <= MAX_EXACT:
-        # Of choices that cost the same, the one with most exits serves other rules better.
+        # Among choices of the same cost, the one with most exits serves other rules better.
         largest_first = sorted(filter(allowed, _subsets(every)), key=len, reverse=True)
         return min(largest_first, key=lambda active: candidate.expected_s(rule, active))
     return _drop_in_turn(every, allowed, lambda active: candidate.expected_s(rule, active))

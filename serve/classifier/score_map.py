@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from serve.engine.row import Answer
 from serve.policy.ladder import ScoreTemperatures
 
-# Whose scores answers show: full depth's, as near as a map of the exit's own brings them, or the
+# The scores that answers show: full depth's, as near as a map of the exit's own brings them, or the
 # exit's own.
 ScoreScale: TypeAlias = Literal["full_depth", "raw"]
 

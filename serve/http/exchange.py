@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 # Reading pauses when so much of a body waits for the app, or so much waits behind a body.
 MAX_HELD_BYTES: Final = 64 * 1024
-# So much of an answer may wait in a connection's buffer while the next request is worked on.
+# Bytes of an answer that may wait in a connection's buffer while the next request is worked on.
 MAX_UNSENT_BYTES: Final = 16 * 1024
 _INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
 

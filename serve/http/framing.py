@@ -11,11 +11,11 @@ _SIZE = rb"(?P<size>[0-9A-Fa-f]{1,15}+)(?P<dropped>(?:;[\t -~\x80-\xff]*+)?+)\r\
 _FIRST, _NEXT = re.compile(_SIZE), re.compile(rb"\r\n" + _SIZE)
 _TRAILERS = re.compile(rb"(?P<dropped>" + FIELDS + rb")\r\n")
 _MAX_SIZE_BYTES: Final = len(b"\r\n123456789abcdef\r\n")
-# So many chunks may be of any size; from there on a chunk must have so many bytes on average. A
+# This many chunks may be of any size. Beyond them, chunks must have 64 bytes on average: a
 # body of 2 MiB in chunks of one byte would take seconds.
 MAX_SMALL_CHUNKS: Final = 8192
 _MIN_CHUNK_BYTES: Final = 64
-# So many chunks are taken at a time, in about 1 ms.
+# Chunks that are taken at a time, in about 1 ms.
 MAX_CHUNKS_AT_ONCE: Final = 512
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from serve.errors import OfframpError
 
 BACKLOG = 2048
-# Of a connection, in the kernel, beside what is on its way.
+# Bytes of a connection that the kernel holds, beside what is on its way.
 UNSENT_BYTES = 128 * 1024
 
 

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 SWEEP_EVERY_S: Final = 1.0
 # File descriptors for everything that is no connection: models, logs, Ray.
 RESERVED_DESCRIPTORS: Final = 256
-# So many connections are looked at in a row, where the event loop has time for its other work.
+# Connections that are looked at in a row, before the event loop does other work.
 _AT_ONCE = 16
 
 

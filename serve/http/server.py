@@ -22,7 +22,7 @@ FIRST_REQUEST_S: Final = 0.1
 _POLL_EVERY_S = 0.01
 # What is cancelled at the end has this long to answer so.
 _CANCEL_S: Final = 0.1
-# So many connections are accepted in a row. They come as fast as they are accepted, and others
+# Connections that are accepted in a row. They come as fast as they are accepted, and others
 # have to be answered too.
 ACCEPTS_AT_ONCE: Final = 16
 # Wait after a failed accept, until a file descriptor or memory may be free again.

@@ -9,7 +9,7 @@ from serve.policy.document import DEFAULT, Policy
 from serve.policy.rollout import Rollout
 
 Source = Literal["bundle", "config", "api", "guardrail", "rollout"]
-# Of a rollout: `rollout` is its start and each step; `failed` is the end that it takes by itself.
+# Moves of a rollout: `rollout` is its start and each step; `failed` is its end by itself.
 RolloutAction = Literal["rollout", "promote", "pause", "resume", "abort", "failed"]
 Action = Literal["baseline", "put", "patch", "rollback", "guardrail"] | RolloutAction
 

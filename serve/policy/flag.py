@@ -114,7 +114,7 @@ def check_flag(flag: AnyFlag, traits: Traits) -> None:
 def problem_of_flag(flag: AnyFlag, traits: Traits) -> str | None:
     """Return why a flag says the same of every text, or one of its labels does; None if not."""
     bounds = thresholds(flag)
-    # Of tokens, 0 flags a text with any such entity. Of one label per text, one of all labels
+    # For tokens, 0 flags a text with any such entity. For one label per text, one of all labels
     # reaches its threshold if these do not add up to more than the probabilities do.
     least = 1.0 if traits.task == "token" else min(bounds.values())
     together = sum(bounds.get(label, math.inf) for label in traits.labels)

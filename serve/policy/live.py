@@ -26,7 +26,7 @@ from serve.policy.store import Store, too_many
 log = logging.getLogger(__name__)
 trail = logging.getLogger(TRAIL)
 
-# Of a change that replaces any version; each that fails means that another change was stored.
+# Tries of a change that replaces any version. Each failure means that another change was stored.
 _MOST_TRIES: Final = 100
 _PUT: Final = Change()
 

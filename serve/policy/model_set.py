@@ -15,7 +15,7 @@ from serve.policy.entry import ANONYMOUS, now
 from serve.validation import Frozen
 
 SetAction = Literal["start", "load", "unload", "alias"]
-# Of models and aliases that come while the server runs: they stand in paths and names of files.
+# A name of a model or alias that comes while the server runs. It stands in paths and file names.
 ModelName = Annotated[
     str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")
 ]

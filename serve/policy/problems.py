@@ -7,7 +7,7 @@ from serve.policy.target import Target
 from serve.rules import CompiledRule, ExitRule, LayerRule, NeverRule
 from serve.rules.traits import Traits
 
-# So many times full depth's time is no bound, but another unit than milliseconds.
+# A bound of this many times full depth's time is a mistake in the unit.
 _FAR = 100
 
 

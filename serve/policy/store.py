@@ -11,9 +11,9 @@ from serve.policy.model_set import ModelSet
 
 log = logging.getLogger(__name__)
 
-# Of each model's policy; the newest older baseline is kept with them.
+# Versions of each model's policy; the newest older baseline is kept with them.
 KEPT_VERSIONS: Final = 100
-# Of each model: replicas, those that have ended included, whose counts are kept.
+# Replicas of each model, those that have ended included, whose counts are kept.
 KEPT_COUNTS: Final = 256
 
 

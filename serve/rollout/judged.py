@@ -14,7 +14,7 @@ from serve.audits.evidence import ANY, RARE, confidence_sequence
 from serve.policy.rollout import Arm, Rollout
 
 Verdict = Literal["successful", "failed", "inconclusive"]
-# Of a p99: at most so many may be slower.
+# Share of the requests that may be slower than a bound on the p99.
 SLOW_SHARE: Final = 0.01
 # Probability that any verdict on a rollout is ever wrong.
 DELTA: Final = 0.05

@@ -51,7 +51,7 @@ class ArmTraffic:
         late = status == DeadlineExceeded.status
         ms = 1000 * (seconds or 0.0)
         slow = late or (self._slow_ms is not None and ms > self._slow_ms)
-        # Of a client that has left sooner it is not known how long it would have waited.
+        # How long a client that has left sooner would have waited is not known.
         timed = answered or late or (slow and status == Cancelled.status)
         if not (answered or failed or timed):
             return

@@ -7,7 +7,7 @@ import numpy as np
 
 from serve.runtime.device_memory import Block
 
-# Of all models of the process together. A step of 128 thousand tokens takes 4 MiB.
+# Bound for all models of the process together. A step of 128 thousand tokens takes 4 MiB.
 MOST_BYTES = 64 << 20
 # CUDA's name for its default stream. All sessions and all copies to and from the host run on it, in
 # order: a segment need not wait on the host for the hidden states of the segment before, and memory

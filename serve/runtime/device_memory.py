@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-# Of every array in a buffer, in bytes: what CUDA gives its own allocations.
+# Alignment of every array in a buffer, in bytes: that of CUDA's own allocations.
 ALIGNMENT = 256
 _FIRST_BYTES = 1 << 16
 

@@ -32,7 +32,7 @@ def try_out(runner: ModelRunner, bundle: Bundle, precision: Precision) -> None:
         try:
             output = next(walk)
         except Exception as error:  # ONNX Runtime's errors have no common type
-            # Of nested nodes, the innermost one's reason.
+            # The innermost of nested nodes has the reason.
             reason = (str(error) or repr(error)).splitlines()[0].rpartition("Status Message: ")[2]
             raise InvalidBundle(
                 f"{where}: the graphs fail at exit {layer} on a text of {num_tokens} tokens "

@@ -19,7 +19,7 @@ from serve.api.schemas.policy import (
 )
 from serve.policy.live import Kept
 
-# Of the changes of one version in a list, as JSON.
+# Largest changes of one version in a list, as JSON.
 MAX_LISTED_BYTES: Final = 16 * 1024
 _MAX_LIMIT: Final = 1000
 
