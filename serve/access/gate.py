@@ -41,8 +41,8 @@ class Client:
 
     Attributes:
         identity: clients of equal identity share what one client may take: the key's name, or
-            the address of a client without a key, of IPv6 its first half: a network has the rest
-            to itself.
+            the address of a client without a key; of an IPv6 address its first 64 bits, because
+            one network owns the rest.
         key: None where none is needed.
         usage: counts what the client takes; None where nothing is counted.
         address: the client's address, for logs.

@@ -15,7 +15,7 @@ from typing import Final
 from serve.access.keys import Key, Unit
 from serve.errors import RateLimited
 
-# A client that has taken nothing for this long may take what the rate brings in it at once.
+# A client that was idle for this long may take at once what its rate allows in that time.
 BURST_S: Final = 1.0
 # A request takes a text, or a token, for as many bytes of its body at least, refused or not. Texts
 # that are answered have fewer bytes for each.

@@ -68,7 +68,7 @@ class BodyLimit:
         return b"".join(chunks)
 
     def hold_unpacked(self, num_bytes: int) -> None:
-        """Count a body that was compressed by its real size.
+        """Count a compressed body by its unpacked size.
 
         Raises:
             BodyTooLarge: it is too large.

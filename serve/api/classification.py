@@ -94,8 +94,8 @@ async def classify(
         context: what serves.
         request: the request that has come.
         asked: what it asks, in our own form.
-        flag: the flag that a guardrail decides by, which has looked at the locks; None for other
-            routes.
+        flag: the flag that a guardrail decides by, whose route has checked the locks itself; None
+            for other routes.
         assigned: whether the policy has chosen the profile, by the name of a detector.
 
     Raises:

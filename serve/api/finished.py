@@ -23,6 +23,6 @@ async def to_its_end(request: Request, change: Coroutine[Any, Any, _Made]) -> _M
 
 
 def _note_error(request: Request, change: asyncio.Future[Any]) -> None:
-    """Note why a change was not made whose client has left."""
+    """Note why the change of a client that has left was not made."""
     if not change.cancelled() and (error := change.exception()):
         expected(error, request)

@@ -62,7 +62,7 @@ class Locks:
             classifier: what answers.
             asked: what it asks, as `bound` returns it.
             guardrail: whether a guardrail asks; it keeps the flag of a policy that has one.
-            assigned: as `AppliedPolicy.exit_for` has it; of a bound key it is.
+            assigned: as `AppliedPolicy.exit_for` has it; always true for a bound key.
 
         Raises:
             OfframpError: of the choice.
@@ -149,7 +149,7 @@ def check_locks(request: Request, classifier: Classifier, asked: ClassifyRequest
 
 
 def check_degrade(request: Request, classifier: Classifier, asked: ClassifyRequest) -> None:
-    """Refuse a word on overload where a request has none on its exit, or where it means nothing.
+    """Refuse `degrade` where a request may not choose its exit, or asks by a rule.
 
     Raises:
         Forbidden: its key is bound to a profile.
@@ -194,10 +194,10 @@ def check_complete(
 
 
 def undecided() -> DeadlineExceeded:
-    """Return the error of a text of which it is not known whether anything flags it."""
+    """Return the error of a request whose texts may be flagged by layers that did not run."""
     return DeadlineExceeded(
-        "timeout_ms passed before the exit rule was content with every text, so that none flags it "
-        "is not known; allow more time"
+        "timeout_ms passed before every text had left by its rule, so the server cannot say that "
+        "none is flagged; allow more time"
     )
 
 

@@ -45,7 +45,7 @@ class ModelsChanged(NamedTuple):
 
 
 class _Turns:
-    """Lets one after the other through, and refuses more than may wait."""
+    """Admits one change at a time, and refuses those beyond the few that may wait."""
 
     def __init__(self) -> None:
         self._lock, self._number = asyncio.Lock(), 0

@@ -38,7 +38,7 @@ class RouteMatch(NamedTuple):
 
     @property
     def needed(self) -> Needed | None:
-        """The scope that a key needs; any where no route is, so that strangers learn nothing."""
+        """The scope that a key needs; for unknown paths `any`, which tells strangers nothing."""
         return self.route.scope if self.route else "any"
 
     @property

@@ -38,7 +38,7 @@ class OwnHeaders:
 
     def add(self, message: Message, request: Request) -> None:
         headers: list[tuple[bytes, bytes]] = [*message["headers"], *self._same]
-        if not self._behind_proxy:  # which has read or made the id, and adds it
+        if not self._behind_proxy:  # Ray Serve's proxy adds the id itself
             headers.append((_REQUEST_ID, request.request_id.encode("latin-1")))
         if request.bundle:
             headers.append((_BUNDLE, request.bundle.encode()))

@@ -182,7 +182,7 @@ class ModelSwitch:
             return self.current
 
     async def look(self) -> None:
-        """Do what is due every few seconds: follow a newer set, and give up what none has."""
+        """Do what is due every few seconds: follow a newer set, free models that no set took."""
         late_s = time.monotonic() - _PREPARED_S
         async with self._following:
             for key in [key for key, each in self._prepared.items() if each.since_s < late_s]:

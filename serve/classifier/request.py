@@ -42,7 +42,7 @@ class ModelRequest:
             as `take_tokens`.
         assigned: whether the operator has chosen the profile, as `AppliedPolicy.exit_for` has it.
         special_tokens: whether special tokens in texts are text; None for what the profile says.
-        live: the policy that it is answered under; None for the one that applies then.
+        live: the policy that it is answered under; None for the one that is live when it begins.
         degrade: how far it may move under overload; None for what the policy and its profile say.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
         rows: what the inputs have become: each input, or each window of it.

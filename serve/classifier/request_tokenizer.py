@@ -41,8 +41,8 @@ class RequestTokenizer:
         """Start with no request.
 
         Args:
-            inputs: read them.
-            engine: has the clock, and says how much it takes.
+            inputs: reads texts and ids.
+            engine: has the clock, and knows the room in its queue.
             observe: is told how long each request took, in seconds.
             pool: tokenizes long texts.
         """

@@ -17,7 +17,7 @@ _NAMESPACE = NAMESPACE.encode()
 
 # Digits of the time before each value of counts, by which the oldest are found.
 _STAMP = 20
-# Sets of models: those who are about to replace one must find its successor taken.
+# Sets of models. Old ones are kept: a change of an outdated set must find the next version taken.
 _KEPT = 20
 # For one call. What the store has not taken by then, it does not take later.
 TIMEOUT_S = 2.0

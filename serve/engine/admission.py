@@ -128,7 +128,8 @@ class Admission:
             if held.rows + num_rows > times * free[0] or held.tokens + num_tokens > times * free[1]:
                 self._refuse(
                     f"your share of the queue is full: {held.rows} of your rows ({held.tokens} "
-                    f"tokens) are waiting, and a client may have {times} times what it leaves free"
+                    f"tokens) are waiting, and a client may hold at most {times} times what is "
+                    "left free in the queue"
                 )
 
     def _refuse(self, message: str) -> None:

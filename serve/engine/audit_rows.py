@@ -114,7 +114,7 @@ class AuditRows:
     def drop(self, come_before_s: float) -> None:
         """Give up the texts that came before a time, but for one of which a segment runs now.
 
-        Any thread; on that of `advance` none runs.
+        May be called on any thread. On the thread of `advance`, no segment runs meanwhile.
         """
         while text := self._pop(come_before_s):
             text.done(None)

@@ -27,7 +27,7 @@ class Waiting(NamedTuple):
 
     Attributes:
         rank: when it counts as come, seconds.
-        late_s: how much of it is for its priority.
+        late_s: the part of `rank` that comes from the priority.
         cost_s: time of the row on the whole machine.
         row: itself.
     """

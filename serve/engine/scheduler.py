@@ -5,9 +5,8 @@ padding costs against what a launch costs. The deepest batch goes first, so that
 as they can. New rows start when no batch of their priority is ready, or when their deadline is
 close; many of like length then start together (`serve.engine.batch_selection`).
 
-Rows in flight that rows of a better priority keep back are due after a while: those that can still
-be answered within `max_hold_passes` of their admission then, those that started too late for that
-as long after their start.
+Rows of a better priority may keep rows in flight back for `max_hold_passes`, counted from their
+admission, or from their start where they started later than that.
 """
 
 import math

@@ -12,9 +12,9 @@ from serve.engine.row import Priority, Row
 # The true share is lower; a larger value keeps batches smaller, so that first rows wait less.
 STAY = 0.7
 
-# Elsewhere: the share of its launches that one batch more is assumed to cost, since rows that are
-# left for it start together with rows that come meanwhile.
-ANOTHER = 0.7
+# Elsewhere: the share of its launches that one more batch is assumed to cost, since the rows that
+# are left for it start together with later rows.
+NEXT_BATCH = 0.7
 
 # The share of the machine that a request of many rows gets while other requests come. With all of
 # it, other texts would wait behind the whole request; with less, large requests would take longer.
@@ -142,7 +142,7 @@ def likely_cost(ahead: SegmentCost, limits: SizeLimits) -> SegmentCost:
     fixed_s, *per_token_s = ahead
     if limits.launch_bound(ahead):
         return SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
-    return SegmentCost(ANOTHER * fixed_s, *per_token_s)
+    return SegmentCost(NEXT_BATCH * fixed_s, *per_token_s)
 
 
 def _in_time(

@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._received = bytearray()
         self._num_checked = 0  # bytes of a head that is not complete
         self._exchange: Exchange | None = None  # the last one
-        self._incoming: tuple[Exchange, Body] | None = None  # while its body is
+        self._incoming: tuple[Exchange, Body] | None = None  # whose body still arrives
         self._num_bytes = self._num_dropped = 0  # of the body
         self._seen: tuple[_Phase, Exchange | None, int] | None = None
         self._since_s = 0.0  # when the phase was first seen
@@ -205,7 +205,9 @@ class Connection(asyncio.Protocol):
         self._num_dropped += num_bytes
         if self._num_dropped > MAX_DISCARDED_BYTES:
             self._ignore_rest()
-            raise BodyTooLarge("the body goes on after its answer")
+            raise BodyTooLarge(
+                f"more than {MAX_DISCARDED_BYTES} bytes of the body came after its answer"
+            )
 
     def _ignore_rest(self) -> None:
         self._ignores_rest = True

@@ -58,7 +58,7 @@ class ChunkedBody:
         """Take the most bytes that extensions and trailers may have together."""
         self.ended = self.behind = False
         self._left = 0  # of the content of a chunk
-        self._expected = _FIRST  # behind it
+        self._expected = _FIRST  # what must follow the content of this chunk
         self._num_chunks = self._num_bytes = 0
         self._max_bytes = self._may_drop = max_dropped_bytes
 

@@ -67,8 +67,8 @@ class FasterRungs:
     ) -> Path | None:
         """Return where a request may go; None if it stays as it is.
 
-        The limits of the operator, the profile and the request hold together. A target of the
-        request's own is its limit, unless the request says another one.
+        The limits of the operator, the profile and the request hold together. A request with a
+        target of its own moves only if it says `degrade`.
 
         Args:
             chosen: what its choice has become.
@@ -98,10 +98,10 @@ class FasterRungs:
         if moves_named or policy.limits.overrides == "any":
             return None
         return (
-            "overload: no request could move: a rule has no place on the ladder, a flag is kept, "
-            "and targets move only to what loses more than they do and no more than "
-            "overload.target and their degrade; write the default as a stricter target, such as "
-            '{"target": {"max_disagreement": 0.01}} below 0.03, or leave overload out'
+            "overload: no request could move. Only certified targets without a flag move, and only "
+            "to rules that lose more than the target, and at most overload.target and their "
+            'degrade; write the default as a stricter target, such as {"target": '
+            '{"max_disagreement": 0.01}} below 0.03, or leave overload out'
         )
 
     def _find(self, layers: float, losses: _Losses) -> tuple[_FasterRung, ...]:

@@ -88,7 +88,7 @@ class RolloutWatch:
         if self._policy.rollout is None:
             return
         judged = self.judge(self._policy.rollout)  # also one that has ended, which may be shown
-        # One whose stored policy cannot be followed here has not judged what others follow.
+        # A replica that cannot follow the stored policy has not judged what the others follow.
         if entry.running is None or self._policy.unfollowed:
             return
         if due := _due(entry.running, judged, now()):

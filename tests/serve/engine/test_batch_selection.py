@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from serve.engine.batch_selection import SizeLimits, cheapest, least_total, select_batch
 from serve.engine.cost_model import SegmentCost
-from serve.engine.waiting_queue import ANOTHER, STAY, likely_cost
+from serve.engine.waiting_queue import NEXT_BATCH, STAY, likely_cost
 
 GPU = SegmentCost(fixed_s=1.0, per_token_s=0.0001)
 CPU = SegmentCost(fixed_s=0.001, per_token_s=0.1)
@@ -85,7 +85,7 @@ def test_unlike_rows_start_with_the_first_only_where_launches_are_dear() -> None
     cost, cheap, dear = SegmentCost(1.0, 0.1), SizeLimits(64, 2048), SizeLimits(64, 480)
     assert select_batch([5, 20, 15], cost, cheap) == [0]
     assert select_batch([5, 20, 15], cost, dear) == [0, 1, 2]
-    assert likely_cost(cost, cheap) == SegmentCost(ANOTHER, 0.1)
+    assert likely_cost(cost, cheap) == SegmentCost(NEXT_BATCH, 0.1)
     assert likely_cost(cost, dear) == SegmentCost(1.0, STAY * 0.1)
 
 
