@@ -281,4 +281,3 @@ _READERS = {
     ".ndjson": _json_lines,
     ".json": _json_lines,
 }
-TABLES = frozenset(_READERS) - {".txt"}

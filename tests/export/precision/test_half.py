@@ -1,4 +1,4 @@
-"""The fp16 variant. `loadtest.bench.gpu` and `tests/serve/test_cuda.py` see it on a GPU."""
+"""The fp16 variant. `tests/serve/runtime/test_cuda_runner.py` sees it on a GPU."""
 
 from collections import Counter
 

@@ -49,7 +49,7 @@ class Served:
     keys = (KEY,)
 
     def __init__(self, error: Exception | None = None) -> None:
-        self._error, self.looked_at = error, False
+        self._error = error
 
     @property
     def rows(self) -> Sequence[Any]:

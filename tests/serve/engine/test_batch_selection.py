@@ -11,7 +11,6 @@ from serve.engine.cost_model import SegmentCost
 from serve.engine.waiting_queue import NEXT_BATCH, STAY, likely_cost
 
 GPU = SegmentCost(fixed_s=1.0, per_token_s=0.0001)
-CPU = SegmentCost(fixed_s=0.001, per_token_s=0.1)
 
 prices = st.builds(
     SegmentCost,

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import httpx
 import pytest
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -34,10 +33,6 @@ class App:
         self.asked.set()
         await self.let.wait()
         await PlainTextResponse(self._name, self._status)(scope, receive, send)
-
-
-async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
 
 
 @asynccontextmanager
