@@ -54,13 +54,13 @@ async def index(context: AppContext, request: Request, body: IndexRequest) -> Re
 async def load(context: AppContext, request: Request, body: LoadRequest) -> Response:
     """Load the bundle of the model's name, or read its bundle anew, in every replica."""
     await change_model(context, request, request.params["model"], True, body.parameters or ())
-    return Response(b"", media_type="")
+    return Response(b"")
 
 
 async def unload(context: AppContext, request: Request, body: LoadRequest) -> Response:
     """Stop serving a model; requests that it has accepted are answered."""
     await change_model(context, request, request.params["model"], False, body.parameters or ())
-    return Response(b"", media_type="")
+    return Response(b"")
 
 
 # Triton's, which this server does not have.
