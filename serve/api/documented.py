@@ -1,5 +1,6 @@
 """What OpenAPI says of the errors of a route."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -7,13 +8,21 @@ from pydantic import BaseModel
 from serve.api.schemas.error import ErrorBody
 
 
+def errors(
+    said: Mapping[int, str], model: type[BaseModel] = ErrorBody
+) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of errors by their status, in a dialect's shape."""
+    return {status: {"model": model, "description": text} for status, text in said.items()}
+
+
 def body_errors(model: type[BaseModel] = ErrorBody) -> dict[int | str, dict[str, Any]]:
     """Return what OpenAPI says of the errors of a body, in a dialect's shape."""
-    return {
-        400: {"model": model, "description": "The body is not JSON."},
-        413: {"model": model, "description": "The body is too large."},
-        415: {"model": model, "description": "The body is not declared as JSON, or is compressed."},
+    said = {
+        400: "The body is not JSON.",
+        413: "The body is too large.",
+        415: "The body is not declared as JSON, or is compressed.",
     }
+    return errors(said, model)
 
 
 def classify_errors(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
@@ -27,10 +36,8 @@ def classify_errors(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
         503: "The server is starting or stopping.",
         504: "The timeout passed before every text had reached an exit.",
     }
-    errors: dict[int | str, dict[str, Any]] = {
-        status: {"model": model, "description": description} for status, description in said.items()
-    }
-    errors[429]["headers"] = {
+    own = errors(said, model)
+    own[429]["headers"] = {
         "Retry-After": {
             "description": "In seconds.",
             "required": True,
@@ -40,5 +47,5 @@ def classify_errors(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     return {
         "default": {"model": model, "description": "Any other error."},
         **body_errors(model),
-        **errors,
+        **own,
     }

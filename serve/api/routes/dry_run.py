@@ -4,14 +4,13 @@ from functools import partial
 from typing import Final
 
 from serve.api.context import AppContext
-from serve.api.documented import body_errors
+from serve.api.documented import body_errors, errors
 from serve.api.precondition import Precondition, read_precondition
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
 from serve.api.routes.models import UNKNOWN_MODEL, named_model
 from serve.api.schemas.dry_run import DryRunReport, DryRunRequest, Proposed
-from serve.api.schemas.error import ErrorBody
 from serve.dry_run.predicted import exits_of, on_audits_here, on_recording
 from serve.errors import InvalidRequest, InvalidRule, PreconditionFailed, VersionConflict
 from serve.policy.applied import AppliedPolicy, checked
@@ -48,10 +47,14 @@ _DOCUMENTED: Final = {
     "responses": {
         **body_errors(),
         **UNKNOWN_MODEL,
-        409: {"model": ErrorBody, "description": "Another version is current."},
-        412: {"model": ErrorBody, "description": "No version of If-Match is current."},
-        422: {"model": ErrorBody, "description": "Neither a policy nor a patch came, or both."},
-        429: {"model": ErrorBody, "description": "Another dry run is under way."},
+        **errors(
+            {
+                409: "Another version is current.",
+                412: "No version of If-Match is current.",
+                422: "Neither a policy nor a patch came, or both.",
+                429: "Another dry run is under way.",
+            }
+        ),
     },
 }
 ROUTES: Final = (Route("POST", _PATH, dry_run, "admin", DryRunRequest, documented=_DOCUMENTED),)

@@ -4,13 +4,12 @@ from typing import Any, Final
 
 from serve.api.body import check_query, media_type, not_json, read_bytes, read_json
 from serve.api.context import AppContext
-from serve.api.documented import body_errors
+from serve.api.documented import body_errors, errors
 from serve.api.finished import to_its_end
 from serve.api.model_changes import Asker, ModelChanges, ModelsChanged
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
-from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.model_changes import (
     Aliases,
     AliasMove,
@@ -40,10 +39,7 @@ def _answers() -> dict[int | str, dict[str, Any]]:
         429: "Too many changes wait already.",
         503: "The store of the set of models does not answer.",
     }
-    errors = body_errors()
-    for status, text in said.items():
-        errors[status] = {"model": ErrorBody, "description": text}
-    return errors
+    return {**body_errors(), **errors(said)}
 
 
 async def _read(request: Request, schema: type[Any]) -> Any:

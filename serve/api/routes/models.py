@@ -1,13 +1,13 @@
 """GET /v1/models."""
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from serve.api.context import AppContext
+from serve.api.documented import errors
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
-from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.models import (
     DecisionsInfo,
     ExitInfo,
@@ -24,9 +24,7 @@ from serve.policy.limits import Limits
 from serve.policy.served_ladder import ServedLadder
 from serve.rules import rules_for
 
-UNKNOWN_MODEL: dict[int | str, dict[str, Any]] = {
-    404: {"model": ErrorBody, "description": "No such model."}
-}
+UNKNOWN_MODEL: Final = errors({404: "No such model."})
 
 
 async def list_models(context: AppContext, request: Request) -> Response:

@@ -4,14 +4,13 @@ from typing import Any, Final
 
 from serve.api.body import read_patch
 from serve.api.context import AppContext
-from serve.api.documented import body_errors
+from serve.api.documented import body_errors, errors
 from serve.api.policy_change import change_policy
 from serve.api.precondition import tag_of
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
 from serve.api.routes.models import UNKNOWN_MODEL, named_model
-from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
     PolicyChange,
     PolicyEdit,
@@ -77,10 +76,7 @@ def change_errors() -> dict[int | str, dict[str, Any]]:
         429: "Too many changes wait already.",
         503: "The store of policies does not answer.",
     }
-    errors = body_errors()
-    for status, text in said.items():
-        errors[status] = {"model": ErrorBody, "description": text}
-    return errors
+    return {**body_errors(), **errors(said)}
 
 
 _PATH: Final = "/v1/models/{model}/policy"

@@ -10,11 +10,11 @@ from pydantic_core import to_json
 from starlette.types import Send
 
 from serve.api.context import AppContext
+from serve.api.documented import errors
 from serve.api.request import Request
 from serve.api.route import Route
-from serve.api.routes.models import named_model
+from serve.api.routes.models import UNKNOWN_MODEL, named_model
 from serve.api.routes.policy_history import listed
-from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.quality import QualityReport
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest, OfframpError, Overloaded
@@ -49,9 +49,8 @@ _DOCUMENTED: Final = {
     "tags": ["policy"],
     "responses": {
         200: {"description": "Events, until one side ends.", "content": _CONTENT},
-        404: {"model": ErrorBody, "description": "No such model."},
-        422: {"model": ErrorBody, "description": "Last-Event-ID is no version."},
-        429: {"model": ErrorBody, "description": "Too many streams are open already."},
+        **UNKNOWN_MODEL,
+        **errors({422: "Last-Event-ID is no version.", 429: "Too many streams are open already."}),
     },
 }
 _PATH: Final = "/v1/models/{model}/policy/events"

@@ -1,16 +1,16 @@
 """The versions of a model's policy that are kept."""
 
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
 from serve.api.context import AppContext
+from serve.api.documented import errors
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route, read_parameters
 from serve.api.routes.models import named_model
-from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
     MAX_VERSION,
     HistoryEntry,
@@ -23,10 +23,9 @@ from serve.policy.live import Kept
 MAX_LISTED_BYTES: Final = 16 * 1024
 _MAX_LIMIT: Final = 1000
 
-LOOK_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    404: {"model": ErrorBody, "description": "No such model, or no such version."},
-    422: {"model": ErrorBody, "description": "A parameter is not as it should be."},
-}
+LOOK_ERRORS: Final = errors(
+    {404: "No such model, or no such version.", 422: "A parameter is not as it should be."}
+)
 
 
 class HistoryParameters(BaseModel):

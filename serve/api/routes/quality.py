@@ -3,11 +3,11 @@
 from typing import Final
 
 from serve.api.context import AppContext
+from serve.api.documented import errors
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
 from serve.api.routes.models import UNKNOWN_MODEL, named_model
-from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.quality import QualityReport
 
 
@@ -26,8 +26,9 @@ _DOCUMENTED: Final = {
     "response_model": QualityReport,
     "responses": {
         **UNKNOWN_MODEL,
-        429: {"model": ErrorBody, "description": "Too many such calls wait already."},
-        503: {"model": ErrorBody, "description": "The store of counts does not answer."},
+        **errors(
+            {429: "Too many such calls wait already.", 503: "The store of counts does not answer."}
+        ),
     },
 }
 _PATH: Final = "/v1/models/{model}/quality"
