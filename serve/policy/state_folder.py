@@ -75,6 +75,8 @@ def _read_once(folder: Path, database: Database) -> None:
         model = path.name.removesuffix(_COUNTS)
         with _explained(str(path)):
             document: dict[str, Any] = json.loads(path.read_bytes())
+            if not all(isinstance(alarm, str) for alarm in document.get("alarms", [])):
+                raise ValueError("alarms must be texts")
             for replica, counts in document.get("counts", {}).items():
                 database.put_counts(model, replica, json.dumps(counts).encode())
             for alarm in document.get("alarms", []):
@@ -96,6 +98,6 @@ def _put_aside(path: Path) -> None:
 def _explained(place: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         said = explain(error) if isinstance(error, ValidationError) else error
         raise Unavailable(f"{place}: {said}; mend it, or move the file away") from None
