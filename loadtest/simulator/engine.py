@@ -32,8 +32,8 @@ def run_engine(work: Workload, device: Device, limits: BatchLimits) -> Record:
 
     The scheduler knows the device's costs as its warm-up would have learned them.
     """
-    costs = CostModel.of(device.costs(), device.join_per_token_s)
-    scheduler = Scheduler(len(device), limits, costs)
+    costs = CostModel(device.costs(), device.join_per_token_s)
+    scheduler = Scheduler(limits, costs)
     return _Engine(work, device, scheduler).run()
 
 

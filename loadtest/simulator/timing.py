@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from serve.engine.cost_model import CostModel, SegmentCost
+from serve.engine.cost_model import SegmentCost, fitted
 
 
 class Timing(Protocol):
@@ -54,8 +54,4 @@ class Curve:
 
 def learned(seconds: Callable[[int, int], float], shapes: Sequence[tuple[int, int]]) -> SegmentCost:
     """Return what the engine's warm-up would make of a device that takes so long."""
-    costs = CostModel(1)
-    for rows, tokens in shapes:
-        costs.observe(0, rows, tokens, seconds(rows, tokens))
-    costs.anchor()
-    return costs.coefficients()[0]
+    return fitted([(rows, tokens, seconds(rows, tokens)) for rows, tokens in shapes])

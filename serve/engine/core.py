@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from serve.engine.audit_rows import AuditRows
 from serve.engine.batch import Batch, merge
-from serve.engine.cost_model import CostModel, last_exit_in_time
+from serve.engine.cost_model import GUESS, CostModel, last_exit_in_time
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
 from serve.engine.device_errors import device_lost, out_of_memory
 from serve.engine.fast_path import FastPath
@@ -66,9 +66,9 @@ class EngineCore:
         """
         self._runner, self._shape = runner, shape
         self._clock, self._should_yield = clock, should_yield
-        self.costs = shape.costs or CostModel(len(runner))
+        self.costs = shape.costs or CostModel([GUESS] * len(runner))
         self._recorder = CostRecorder(self.costs, observe)
-        self._scheduler = Scheduler(len(runner), limits, self.costs)
+        self._scheduler = Scheduler(limits, self.costs)
         self._fast_path = FastPath(
             runner, shape, self._scheduler, self._recorder, clock, should_yield
         )
@@ -165,10 +165,7 @@ class EngineCore:
         return [o for part in parts for o in self._run([part], may_split=False)]
 
     def _execute(self, batches: list[Batch]) -> tuple[Batch, SegmentRun]:
-        began = perf_counter()
         batch = merge(batches, self._runner)
-        if len(batches) > 1:
-            self.costs.observe_join(len(batch.rows), batch.longest, perf_counter() - began)
         size = len(batch.rows), batch.num_tokens, batch.longest
         first, until, began = batch.depth, self._until(batch), perf_counter()
         self._advance(batch, until)

@@ -16,13 +16,10 @@ from operator import attrgetter
 
 from serve.engine.batch import Batch
 from serve.engine.batch_selection import SizeLimits
-from serve.engine.cost_model import CostModel, SegmentCost
+from serve.engine.cost_model import CostModel
 from serve.engine.merge_policy import ENOUGH_IN_HASTE, BatchGroup, enough_rows, should_merge
 from serve.engine.row import Row
 from serve.engine.waiting_queue import WaitingQueue
-
-# Before anything is measured: a launch costs as much as fifty tokens.
-_GUESS = SegmentCost(fixed_s=1e-3, per_token_s=2e-5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +43,14 @@ class BatchLimits:
 class Scheduler:
     """New rows that wait, and batches in flight."""
 
-    def __init__(self, num_segments: int, limits: BatchLimits, costs: CostModel) -> None:
+    def __init__(self, limits: BatchLimits, costs: CostModel) -> None:
         """Start empty.
 
         Args:
-            num_segments: how deep rows may go.
             limits: bounds on batches.
             costs: what batches cost; followed as it learns.
         """
-        self._limits = limits
-        self._measured = costs
-        self._guessed = CostModel.of([_GUESS] * num_segments)
+        self._limits, self._costs = limits, costs
         # Not in the queue yet: a row that takes the fast path needs no place there.
         self._arrivals: list[Row] = []
         self._waiting = WaitingQueue(limits.aging_s)
@@ -74,10 +68,6 @@ class Scheduler:
     def _size_limits(self) -> SizeLimits:
         limits = SizeLimits(self._limits.max_rows, self._limits.max_tokens)
         return limits.narrowed(self._costs.remaining(0))
-
-    @property
-    def _costs(self) -> CostModel:
-        return self._measured if self._measured.known else self._guessed
 
     def add(self, rows: Iterable[Row]) -> None:
         """Take in new rows, in order."""

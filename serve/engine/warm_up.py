@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from statistics import median
 from time import perf_counter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from serve.engine.cost_model import CostModel
+from serve.engine.cost_model import CostModel, fitted
 from serve.engine.device_errors import out_of_memory
 from serve.engine.runner import Ids, ModelRunner, StepOutput
 from serve.engine.scheduler import BatchLimits
@@ -60,14 +61,14 @@ def measure(runner: ModelRunner, max_tokens: int, warm_up: WarmUp = ON_CPU) -> C
         max_tokens: longest text of the model.
         warm_up: what is run.
     """
-    costs, budget_s = CostModel(len(runner)), warm_up.budget_s
+    measured: list[list[tuple[int, int, float]]] = [[] for _ in range(len(runner))]
     for num_rows, num_tokens in SHAPES[:2]:
         _times(runner, num_rows, min(num_tokens, max_tokens))
     began, pace_s = perf_counter(), 0.0
     shapes = dict.fromkeys((rows, min(tokens, max_tokens)) for rows, tokens in warm_up.shapes)
     for place, (num_rows, num_tokens) in enumerate(shapes):
         expected_s = pace_s * num_rows * num_tokens
-        if place >= ALWAYS and perf_counter() - began + expected_s > budget_s:
+        if place >= ALWAYS and perf_counter() - began + expected_s > warm_up.budget_s:
             continue
         shape_began = perf_counter()
         try:
@@ -77,12 +78,10 @@ def measure(runner: ModelRunner, max_tokens: int, warm_up: WarmUp = ON_CPU) -> C
                 raise
             log.warning("no memory for %d rows of %d tokens at once", num_rows, num_tokens)
             continue
-        for index, seconds in enumerate(np.median(runs, axis=0).tolist()):
-            costs.observe(index, num_rows, num_tokens, seconds)
+        for of_segment, seconds in zip(measured, np.median(runs, axis=0).tolist(), strict=True):
+            of_segment.append((num_rows, num_tokens, seconds))
         pace_s = (perf_counter() - shape_began) / (num_rows * num_tokens)
-    costs.anchor()
-    _measure_joining(runner, min(32, max_tokens), costs)
-    return costs
+    return CostModel(list(map(fitted, measured)), _joining_s(runner, min(32, max_tokens)))
 
 
 def _runs(runner: ModelRunner, shape: Shape, warm_up: WarmUp) -> list[list[float]]:
@@ -120,13 +119,14 @@ def _inputs(num_rows: int, num_tokens: int) -> tuple[Ids, Ids, Ids]:
     return ones, ones, np.zeros_like(ones)
 
 
-def _measure_joining(runner: ModelRunner, num_tokens: int, costs: CostModel) -> None:
+def _joining_s(runner: ModelRunner, num_tokens: int) -> float:
+    """Return the seconds that joining hidden states takes for each token; 0 without any."""
     hidden = next(steps(runner, *_inputs(8, num_tokens))).hidden
     if hidden is None:
-        return
-    parts = [(hidden, np.arange(8), num_tokens)] * 2
-    runner.join(parts)
-    for _ in range(REPEATS):
+        return 0.0
+    parts, times_s = [(hidden, np.arange(8), num_tokens)] * 2, []
+    for _ in range(1 + REPEATS):
         began = perf_counter()
         runner.join(parts)
-        costs.observe_join(16, num_tokens, perf_counter() - began)
+        times_s.append(perf_counter() - began)
+    return median(times_s[1:]) / (16 * num_tokens)

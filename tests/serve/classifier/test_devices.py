@@ -19,7 +19,7 @@ from serve.runtime.placement import Device, Placement
 from serve.tokenization.tokenizer import Text
 from tests.support.tiny import DEPTH
 
-LAUNCHES_ARE_DEAR = CostModel.of([SegmentCost(1e-4, 1e-7)] * DEPTH)
+LAUNCHES_ARE_DEAR = CostModel([SegmentCost(1e-4, 1e-7)] * DEPTH)
 
 
 def start(

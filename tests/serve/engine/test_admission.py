@@ -9,7 +9,7 @@ from serve.rules import EntropyRule
 from serve.rules.reason import Reason
 from tests.serve.support.fake_runner import fake_row
 
-COSTS = CostModel.of([SegmentCost(fixed_s=1.0, per_token_s=0.25)] * 4)
+COSTS = CostModel([SegmentCost(fixed_s=1.0, per_token_s=0.25)] * 4)
 BATCHES = BatchLimits(max_rows=4)
 
 
@@ -19,12 +19,6 @@ def rows(count: int, num_tokens: int = 2) -> list[Row]:
 
 def answered(row: Row, exit_index: int) -> Outcome:
     return Outcome(row, Answer([0.0], exit_index, Reason.FINAL, 0.0, 0.0, 0.0, exit_index))  # type: ignore[arg-type]
-
-
-def test_without_figures_there_is_no_backlog() -> None:
-    admission = Admission(QueueLimits(), CostModel(4), BATCHES)
-    admission.admit(rows(3), 0)
-    assert admission.backlog.seconds == 0
 
 
 def test_the_backlog_is_what_full_batches_of_these_rows_take_through_all_segments() -> None:

@@ -21,8 +21,10 @@ SOON_S = 1e-5  # a turn that takes no time to speak of
 SURE, UNSURE = (9.0, 0.0), (0.1, 0.0)
 
 
-def bench_of(heads: Heads, limits: BatchLimits | None = None, tick_s: float = 1.0) -> CoreBench:
-    return CoreBench(heads, len(EXITS), limits, tick_s)
+def bench_of(
+    heads: Heads, limits: BatchLimits | None = None, tick_s: float = 1.0, **options: SegmentCost
+) -> CoreBench:
+    return CoreBench(heads, len(EXITS), limits, tick_s, **options)
 
 
 def sure_from(first_sure: dict[int, int]) -> Heads:
@@ -132,9 +134,9 @@ def test_figures_of_a_batch_count_rows_tokens_and_padding() -> None:
 
 @pytest.mark.parametrize(("num_rows", "num_tokens"), [(1, 5000), (5000, 1)])
 def test_batches_may_be_of_any_size(num_rows: int, num_tokens: int) -> None:
-    bench = bench_of(lambda key, index: SURE, BatchLimits(max_rows=num_rows, max_tokens=5000))
+    limits = BatchLimits(max_rows=num_rows, max_tokens=5000)
     # Where a launch costs this much, every row that may go along goes along.
-    bench.core.costs._publish([SegmentCost(fixed_s=1.0, per_token_s=1e-6)] * len(EXITS))
+    bench = bench_of(lambda key, index: SURE, limits, cost=SegmentCost(1.0, 1e-6))
     bench.add(*(fake_row(key, num_tokens) for key in range(1, num_rows + 1)))
     outcomes = bench.finish()
     assert sorted(outcome.row.tag for outcome in outcomes) == list(range(1, num_rows + 1))

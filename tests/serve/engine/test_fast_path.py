@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.engine.cost_model import SegmentCost
+from serve.engine.cost_model import GUESS, SegmentCost
 from serve.engine.row import Answer
 from serve.engine.runner import Hidden, Ids, StepOutput
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
@@ -22,13 +22,17 @@ UNSURE = (0.0, 0.1)
 SURE = (0.0, 9.0)
 
 
-def bench_of(sure_from: int = 9, between: Callable[[int], bool] = lambda runs: False) -> CoreBench:
+def bench_of(
+    sure_from: int = 9,
+    between: Callable[[int], bool] = lambda runs: False,
+    cost: SegmentCost = GUESS,
+) -> CoreBench:
     """Return an engine core without calls between segments unless the test says so."""
 
     def heads(key: int, index: int) -> tuple[float, float]:
         return SURE if index >= sure_from else UNSURE
 
-    return CoreBench(heads, len(EXITS), between=between)
+    return CoreBench(heads, len(EXITS), between=between, cost=cost)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +80,7 @@ def test_row_waits_for_those_who_come() -> None:
 def test_row_that_waits_for_others_may_be_held_no_longer_than_any(
     waited_s: float, held_from_s: float
 ) -> None:
-    bench = bench_of(between=lambda runs: runs == 2)
-    bench.core.costs._publish([SegmentCost(fixed_s=0.001)] * len(EXITS))
+    bench = bench_of(between=lambda runs: runs == 2, cost=SegmentCost(fixed_s=0.001))
     row = fake_row(1, rule=EntropyRule(threshold=0.3), admitted_s=5.0)
     bench.core.add([row])
     bench.now_s = 5.0 + waited_s

@@ -31,7 +31,7 @@ class Bench:
 
     def __init__(self, token_s: float, limits: BatchLimits | None = None) -> None:
         self.runner = SlowRunner(token_s)
-        costs = CostModel.of([SegmentCost(per_token_s=token_s)] * len(EXITS))
+        costs = CostModel([SegmentCost(per_token_s=token_s)] * len(EXITS))
         self.core = EngineCore(
             self.runner,
             ModelShape(two_labels(EXITS), (1.0,) * len(EXITS), costs=costs),

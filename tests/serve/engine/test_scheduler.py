@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve.engine.batch import Batch, gather
-from serve.engine.cost_model import CostModel, SegmentCost
+from serve.engine.cost_model import GUESS, CostModel, SegmentCost
 from serve.engine.row import Priority, Row
 from serve.engine.scheduler import BatchLimits, Scheduler
 from tests.serve.support.fake_runner import fake_row
 
 DEPTH = 4
-GPU = CostModel.of([SegmentCost(fixed_s=1.0, per_token_s=0.0001)] * DEPTH)
-CPU = CostModel.of([SegmentCost(fixed_s=0.001, per_token_s=0.1)] * DEPTH)
+GPU = CostModel([SegmentCost(fixed_s=1.0, per_token_s=0.0001)] * DEPTH)
+CPU = CostModel([SegmentCost(fixed_s=0.001, per_token_s=0.1)] * DEPTH)
 
 limits = st.builds(
     BatchLimits,
@@ -23,7 +23,7 @@ limits = st.builds(
     max_hold_passes=st.floats(0, 4),
     aging_s=st.floats(0.1, 20),
 )
-costs = st.sampled_from([GPU, CPU, CostModel(DEPTH)])
+costs = st.sampled_from([GPU, CPU, CostModel([GUESS] * DEPTH)])
 
 
 def row(key: int, num_tokens: int = 3, admitted_s: float = 0.0, **fields: object) -> Row:
@@ -45,7 +45,7 @@ def deeper(scheduler: Scheduler, batches: list[Batch], leavers: tuple[int, ...] 
 
 def test_a_lone_text_does_not_wait_for_the_whole_of_a_large_request() -> None:
     # A row of 10 tokens takes 1 s per layer, so 4 s: one turn of theirs in 16 s.
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1), CPU)
+    scheduler = Scheduler(BatchLimits(max_rows=1), CPU)
     scheduler.add([row(key, 10, ahead_tokens=10 * (key - 1)) for key in (1, 2, 3, 4)])
     assert keys(scheduler.schedule(0)) == [1]
     scheduler.add([row(9, 10, admitted_s=20.0)])
@@ -53,7 +53,7 @@ def test_a_lone_text_does_not_wait_for_the_whole_of_a_large_request() -> None:
 
 
 def test_where_tokens_are_dear_a_batch_holds_rows_of_like_length() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
+    scheduler = Scheduler(BatchLimits(), CPU)
     scheduler.add([row(1, 40), row(2, 4), row(3, 40), row(4, 4)])
     assert keys(scheduler.schedule(0)) == [1, 3]
     assert keys(scheduler.schedule(0)) == [2, 4]
@@ -61,7 +61,7 @@ def test_where_tokens_are_dear_a_batch_holds_rows_of_like_length() -> None:
 
 @pytest.mark.parametrize("costs", [CPU, GPU])
 def test_a_shrunken_batch_goes_on_before_a_full_one_starts(costs: CostModel) -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=8), costs)
+    scheduler = Scheduler(BatchLimits(max_rows=8), costs)
     scheduler.add([row(1)])
     deeper(scheduler, scheduler.schedule(0))
     scheduler.add([row(key) for key in range(11, 19)])
@@ -72,7 +72,7 @@ def test_a_shrunken_batch_goes_on_before_a_full_one_starts(costs: CostModel) -> 
 def test_rows_that_better_ones_keep_back_are_due_after_some_passes_from_admission_or_late_start(
     started_s: float, held: bool
 ) -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=8, aging_s=1), GPU)
+    scheduler = Scheduler(BatchLimits(max_rows=8, aging_s=1), GPU)
     scheduler.add([row(1)])
     assert 20 < BatchLimits().max_hold_passes * GPU.remaining_s(0, 1, 3) < 21
     deeper(scheduler, scheduler.schedule(started_s))
@@ -82,7 +82,7 @@ def test_rows_that_better_ones_keep_back_are_due_after_some_passes_from_admissio
 
 
 def test_those_who_come_while_others_run_count_when_the_next_batch_is_formed() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=2), GPU)
+    scheduler = Scheduler(BatchLimits(max_rows=2), GPU)
     scheduler.requeue(Batch([row(1), row(2)], depth=1), 0)
     scheduler.add([row(3, 4), row(4, 40)])
     batches = scheduler.schedule(0)
@@ -96,13 +96,13 @@ def test_those_who_come_while_others_run_count_when_the_next_batch_is_formed() -
 
 @pytest.mark.parametrize("costs", [GPU, CPU])
 def test_waiting_rows_go_by_priority_and_then_by_age(costs: CostModel) -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1), costs)
+    scheduler = Scheduler(BatchLimits(max_rows=1), costs)
     scheduler.add([row(1, priority=Priority.LOW), row(2), row(3, priority=Priority.HIGH), row(4)])
     assert [keys(scheduler.schedule(0)) for _ in range(4)] == [[3], [2], [4], [1]]
 
 
 def test_a_row_of_high_priority_overtakes_a_batch_in_flight() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
+    scheduler = Scheduler(BatchLimits(), CPU)
     scheduler.add([row(1)])
     deeper(scheduler, scheduler.schedule(0))
     scheduler.add([row(2, priority=Priority.HIGH)])
@@ -110,7 +110,7 @@ def test_a_row_of_high_priority_overtakes_a_batch_in_flight() -> None:
 
 
 def test_a_batch_carries_the_priority_of_its_best_row() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), GPU)
+    scheduler = Scheduler(BatchLimits(), GPU)
     scheduler.requeue(Batch([row(1, priority=Priority.LOW)], depth=2), 0)
     batch = Batch([row(2, priority=Priority.LOW), row(3, priority=Priority.HIGH)], depth=1)
     scheduler.requeue(batch, 0)
@@ -118,21 +118,21 @@ def test_a_batch_carries_the_priority_of_its_best_row() -> None:
 
 
 def test_waiting_makes_up_for_a_low_priority() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1, aging_s=5), CPU)
+    scheduler = Scheduler(BatchLimits(max_rows=1, aging_s=5), CPU)
     scheduler.add([row(1, priority=Priority.LOW)])
     scheduler.add([row(2, admitted_s=4.9), row(3, admitted_s=5.1)])
     assert [keys(scheduler.schedule(6)) for _ in range(3)] == [[2], [1], [3]]
 
 
 def test_a_batch_whose_deadline_comes_near_is_not_overtaken() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
+    scheduler = Scheduler(BatchLimits(), CPU)
     scheduler.requeue(Batch([row(1, deadline_s=2.0)], depth=1), 0)
     scheduler.requeue(Batch([row(2)], depth=2), 0)
     assert keys(scheduler.schedule(1.5)) == [1]
 
 
 def test_another_batch_does_not_run_into_the_time_that_a_deadline_needs() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
+    scheduler = Scheduler(BatchLimits(), CPU)
     a_segment_s = CPU.segment_s(2, 10, 3)
     urgent = row(1, deadline_s=a_segment_s + CPU.remaining_s(1, 1, 3))
     scheduler.requeue(Batch([urgent], depth=1), 0)
@@ -141,19 +141,19 @@ def test_another_batch_does_not_run_into_the_time_that_a_deadline_needs() -> Non
 
 
 def test_rows_that_can_wait_stay_behind_where_a_deadline_would_pass() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
+    scheduler = Scheduler(BatchLimits(), CPU)
     in_time_s = CPU.remaining_s(0, 3, 5)
     scheduler.add([row(key, 5) for key in range(2, 8)])
     scheduler.add([row(1, 5, deadline_s=in_time_s)])
     assert keys(scheduler.schedule(0)) == [1, 2, 3]
-    scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
+    scheduler = Scheduler(BatchLimits(), CPU)
     scheduler.add([row(key, 5, deadline_s=in_time_s + key / 100) for key in range(6)])
     assert keys(scheduler.schedule(0)) == [0, 1, 2, 3, 4, 5], "some would be late anyhow"
 
 
 def test_a_batch_with_a_deadline_is_not_joined_to_one_that_would_make_it_late() -> None:
     for deadline_s, together in ((CPU.remaining_s(1, 2, 3), False), (100.0, True)):
-        scheduler = Scheduler(DEPTH, BatchLimits(), CPU)
+        scheduler = Scheduler(BatchLimits(), CPU)
         scheduler.requeue(Batch([row(key) for key in range(2, 12)], depth=1), 0)
         scheduler.requeue(Batch([row(1, deadline_s=deadline_s)], depth=1), 0)
         assert (len(keys(scheduler.schedule(0))) == 11) is together
@@ -163,14 +163,14 @@ def test_a_batch_with_a_deadline_is_not_joined_to_one_that_would_make_it_late() 
 def test_low_priorities_fill_up_a_batch_only_as_far_as_it_bears(
     costs: CostModel, mates: int
 ) -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), costs)
+    scheduler = Scheduler(BatchLimits(), costs)
     scheduler.add([row(key, priority=Priority.LOW) for key in range(2, 11)])
     scheduler.add([row(1, priority=Priority.HIGH)])
     assert keys(scheduler.schedule(0)) == [1, *range(2, 2 + mates)]
 
 
 def test_rows_whose_waiting_has_made_up_for_their_priority_come_along() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(aging_s=5), CPU)
+    scheduler = Scheduler(BatchLimits(aging_s=5), CPU)
     scheduler.add([row(1, admitted_s=6), row(2, priority=Priority.LOW)])
     scheduler.add([row(key, admitted_s=6, priority=Priority.LOW) for key in range(3, 10)])
     assert keys(scheduler.schedule(6)) == [2, 1, 3, 4, 5, 6], "three times as slow, no more"
@@ -180,7 +180,7 @@ def test_rows_whose_waiting_has_made_up_for_their_priority_come_along() -> None:
 def test_a_batch_meets_worse_ones_only_where_it_bears_them(
     costs: CostModel, together: bool
 ) -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), costs)
+    scheduler = Scheduler(BatchLimits(), costs)
     low = [row(key, priority=Priority.LOW) for key in range(2, 12)]
     scheduler.requeue(Batch(low, depth=1), 0)
     scheduler.requeue(Batch([row(1, priority=Priority.HIGH)], depth=1), 0)
@@ -188,20 +188,20 @@ def test_a_batch_meets_worse_ones_only_where_it_bears_them(
 
 
 def test_a_deadline_makes_up_for_no_priority() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1, aging_s=5), CPU)
+    scheduler = Scheduler(BatchLimits(max_rows=1, aging_s=5), CPU)
     scheduler.add([row(1, priority=Priority.LOW, deadline_s=3), row(2), row(3, deadline_s=3)])
     assert [keys(scheduler.schedule(0)) for _ in range(3)] == [[3], [2], [1]]
 
 
 def test_a_large_request_with_a_deadline_takes_turns_as_any_other() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=1, aging_s=5), CPU)
+    scheduler = Scheduler(BatchLimits(max_rows=1, aging_s=5), CPU)
     scheduler.add([row(key, deadline_s=4.0, ahead_tokens=3 * key) for key in range(4)])
     scheduler.add([row(10, admitted_s=1.0, deadline_s=5.0)])
     assert [keys(scheduler.schedule(1))[0] for _ in range(5)] == [0, 10, 1, 2, 3]
 
 
 def test_rows_that_are_gone_never_run() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(), GPU)
+    scheduler = Scheduler(BatchLimits(), GPU)
     came = [row(1), row(2, cancelled=True), row(3, deadline_s=1.0), row(4, deadline_s=1.5), row(5)]
     scheduler.add(came)
     gone = scheduler.drop_expired(1.0)
@@ -216,7 +216,7 @@ def test_rows_that_are_gone_never_run() -> None:
 def test_every_row_goes_through_every_depth_once_and_no_batch_breaks_the_limits(
     bounds: BatchLimits, model: CostModel, lengths: list[int], data: st.DataObject
 ) -> None:
-    scheduler = Scheduler(DEPTH, bounds, model)
+    scheduler = Scheduler(bounds, model)
     rows = [row(key, length) for key, length in enumerate(lengths, 1)]
     depths = {row.tag: 0 for row in rows}
     now_s = 0.0
@@ -253,7 +253,7 @@ def test_no_row_starves_under_a_steady_stream_of_new_ones(
     priority: Priority, deadline_in_s: float, bounds: BatchLimits, model: CostModel
 ) -> None:
     """More work comes than can be done, all of it ahead of the row by priority or deadline."""
-    scheduler = Scheduler(DEPTH, bounds, model)
+    scheduler = Scheduler(bounds, model)
     scheduler.add([row(0, 7, priority=priority)])
     now_s, turn = 0.0, 0
     # Ranks do not change: no row that comes so much later is ahead of this one.

@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from random import Random
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve.engine.core import EngineCore
-from serve.engine.cost_model import SegmentCost
+from serve.engine.cost_model import GUESS, CostModel, SegmentCost
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
@@ -29,7 +30,7 @@ from tests.support.traits import two_labels
 EXITS = (1, 2, 3, 4)
 TEMPERATURES = (1.0, 1.3, 0.8, 1.0)
 COSTS = (
-    None,
+    GUESS,
     SegmentCost(fixed_s=1e-3, per_token_s=1e-6),
     SegmentCost(fixed_s=1e-6, per_token_s=1e-4),
 )
@@ -161,7 +162,7 @@ def run(
 def test_every_row_gets_the_one_answer_it_would_get_alone(
     plan: list[dict[str, Any]],
     limits: BatchLimits,
-    cost: SegmentCost | None,
+    cost: SegmentCost,
     tick_s: float,
     most_rows: int,
     fails: bool,
@@ -171,10 +172,9 @@ def test_every_row_gets_the_one_answer_it_would_get_alone(
     Where segments fail, every row gets one outcome: an error if its own batch has failed.
     """
     clock, random = [0.0], Random(len(plan))
-    core = new_core(limits, lambda: clock[0], most_rows, lambda: random.random() < 0.4,
-                    fails=lambda: fails and random.random() < 0.05)  # fmt: skip
-    if cost:
-        core.costs._publish([cost] * len(core.costs))
+    shape = replace(SHAPE, costs=CostModel([cost] * len(EXITS)))
+    core = new_core(limits, lambda: clock[0], most_rows, lambda: random.random() < 0.4, shape,
+                    lambda: fails and random.random() < 0.05)  # fmt: skip
     rows, outcomes = run(core, plan, clock, tick_s)
     assert sorted(outcome.row.tag for outcome in outcomes) == [row.tag for row in rows]
     for row, result in outcomes:

@@ -1,5 +1,6 @@
 """Every task through the real engine core: a row's answer does not depend on its batch mates."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from serve.bundle.loader import load_bundle
 from serve.engine.core import EngineCore
-from serve.engine.cost_model import SegmentCost
+from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.row import Answer, Row
 from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
@@ -59,10 +60,10 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Runners:
 
 
 def new_core(kind: Kind, runner: ModelRunner, limits: BatchLimits, clock: Any) -> EngineCore:
-    core = EngineCore(runner, shape_of(kind), limits, clock, lambda stats: None)
     # Launches that cost this much make batches join.
-    core.costs._publish([SegmentCost(fixed_s=1e-3, per_token_s=1e-6)] * len(core.costs))
-    return core
+    costs = CostModel([SegmentCost(fixed_s=1e-3, per_token_s=1e-6)] * len(EXITS))
+    shape = replace(shape_of(kind), costs=costs)
+    return EngineCore(runner, shape, limits, clock, lambda stats: None)
 
 
 def shape_of(kind: Kind) -> ModelShape:

@@ -1,13 +1,11 @@
 """The warm-up of a GPU, on a simulated one with a clock of its own."""
 
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from serve.engine import warm_up
-from serve.engine.cost_model import CostModel
 from serve.engine.runner import StepOutput
 from serve.engine.scheduler import BatchLimits
 from serve.engine.warm_up import SHAPES, measure, on_gpu
@@ -50,23 +48,22 @@ def warmed(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, limits: BatchLimits = LIMI
 def test_largest_batches_are_run_and_the_first_of_them_is_not_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gpu, observe = Gpu(), Mock()
-    monkeypatch.setattr(CostModel, "observe", observe)
-    warmed(gpu, monkeypatch)
-    recorded = {call.args[1:3]: call.args[3] for call in observe.call_args_list}
-    assert recorded.keys() >= {*SHAPES, *FULL}
+    gpu = Gpu()
+    costs = warmed(gpu, monkeypatch)
+    assert {*gpu.shapes} >= {*SHAPES, *FULL}
     for rows, tokens in FULL:
-        assert recorded[rows, tokens] == pytest.approx(1e-4 + 1e-7 * rows * tokens)
+        found_s = costs.segment_s(0, rows, tokens)
+        assert found_s == pytest.approx(1e-4 + 1e-7 * rows * tokens, rel=0.01)
 
 
 def test_a_slow_gpu_is_not_warmed_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(per_token_s=1e-3)
-    assert warmed(gpu, monkeypatch).known
+    assert warmed(gpu, monkeypatch).segment_s(0, 1, 1) > 0
     assert gpu.now_s < 7
 
 
 def test_a_batch_that_memory_does_not_suffice_for_is_named_and_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert warmed(Gpu(memory=10_000), monkeypatch).known
+    assert warmed(Gpu(memory=10_000), monkeypatch).segment_s(0, 1, 1) > 0
     assert caplog.messages[0].startswith("no memory for 512 rows of 32 tokens at once")

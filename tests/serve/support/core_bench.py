@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from serve.engine.core import EngineCore
+from serve.engine.cost_model import GUESS, CostModel, SegmentCost
 from serve.engine.row import BatchStats, Outcome, Row
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
@@ -27,15 +28,20 @@ class CoreBench:
         limits: BatchLimits | None = None,
         tick_s: float = 0.0,
         between: Callable[[int], bool] = lambda runs: True,
+        cost: SegmentCost = GUESS,
     ) -> None:
-        """Take what heads say, and how far the clock goes on before each step."""
+        """Take what heads say, how far the clock goes on before each step, and segments' cost."""
         self.now_s, self.between = 0.0, between
         self.seen: list[BatchStats] = []
         self.runner = FakeRunner(num_exits, heads)
         self._tick_s = tick_s
         self.core = EngineCore(
             self.runner,
-            ModelShape(two_labels(tuple(range(1, num_exits + 1))), (1.0,) * num_exits),
+            ModelShape(
+                two_labels(tuple(range(1, num_exits + 1))),
+                (1.0,) * num_exits,
+                costs=CostModel([cost] * num_exits),
+            ),
             limits or BatchLimits(),
             lambda: self.now_s,
             self.seen.append,

@@ -33,9 +33,9 @@ class SimulatedEngine:
             cost: of each segment, as the engine knows it.
             slower: what a segment takes, as a multiple of its cost.
         """
-        costs = CostModel.of([cost] * DEPTH)
+        costs = CostModel([cost] * DEPTH)
         self.admission = Admission(QueueLimits(10**6, 10**9), costs, LIMITS)
-        self._scheduler = Scheduler(DEPTH, LIMITS, costs)
+        self._scheduler = Scheduler(LIMITS, costs)
         self._cost, self._slower = cost, slower
         self.now_s = 0.0
         self.waited_s: dict[Row, float] = {}
