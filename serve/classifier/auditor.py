@@ -12,9 +12,8 @@ from typing import Final
 from serve.audits.counts import AuditCounts, AuditKey, Tally
 from serve.audits.draw import Draw
 from serve.audits.record import AuditLog
-from serve.classifier.audited import AuditedText, audited_text
+from serve.classifier.audited import AuditedText, Comparing, audited_text
 from serve.classifier.classified import Classified
-from serve.classifier.comparing import Comparing
 from serve.engine.audit_rows import AuditText, EveryExit
 from serve.engine.engine import Engine
 from serve.policy.audit import Audit

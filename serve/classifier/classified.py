@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from serve.classifier.combined import WindowsReport
 from serve.classifier.degrading import Cause
 from serve.classifier.flagger import Flagger
 from serve.classifier.request import ModelRequest
 from serve.classifier.request_tokenizer import Texts
-from serve.classifier.windowed import num_tokens
+from serve.classifier.windowed import WindowsReport, num_tokens
 from serve.engine.row import Answer
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.live import Live

@@ -13,10 +13,9 @@ from uuid import uuid4
 
 from serve.audits.guardrail import Guardrail
 from serve.bundle.loader import Bundle
+from serve.classifier.audited import Comparing
 from serve.classifier.auditor import Auditor
 from serve.classifier.classified import Classified
-from serve.classifier.combined import WindowsReport
-from serve.classifier.comparing import Comparing
 from serve.classifier.degrading import Degrading
 from serve.classifier.flagger import Flagger
 from serve.classifier.options import EngineOptions
@@ -24,7 +23,7 @@ from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.classifier.request_tokenizer import RequestTokenizer
 from serve.classifier.score_map import ScoreMap
 from serve.classifier.variant import for_operators, serve_ladder, variant_shape
-from serve.classifier.windowed import Windowed
+from serve.classifier.windowed import Windowed, WindowsReport
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu

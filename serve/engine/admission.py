@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from serve.engine.backlog import Backlog
 from serve.engine.cost_model import CostModel
-from serve.engine.row import Outcome, Priority, Row
+from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, Overloaded
 
@@ -18,6 +17,10 @@ TIMES_FREE = 3
 # A client's only request may take more, so that large ones are taken while others have a few rows
 # in the queue. One that comes to an empty queue may take it all.
 TIMES_FREE_AT_ONCE = 15
+
+# The pace of answers is that of the last seconds, and of the last tokens, whichever is less.
+MEMORY_S = 1.0
+MEMORY_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +36,43 @@ class QueueLimits:
     max_tokens: int = 131_072
 
 
-class _Held(NamedTuple):
-    """What a client has admitted and not yet answered."""
+class Load(NamedTuple):
+    """What is admitted and not yet answered.
+
+    Attributes:
+        rows: how many.
+        tokens: theirs.
+        pairs: of tokens of one row, which attention compares.
+    """
 
     rows: int = 0
     tokens: int = 0
+    pairs: int = 0
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Load":
+        """Return the load of these rows."""
+        lengths = [row.num_tokens for row in rows]
+        return cls(len(rows), sum(lengths), sum([num * num for num in lengths]))
+
+    def plus(self, other: "Load", times: int = 1) -> "Load":
+        """Return both together; with -1 `times`, this one without the other."""
+        return Load(
+            self.rows + times * other.rows,
+            self.tokens + times * other.tokens,
+            self.pairs + times * other.pairs,
+        )
 
 
 class Admission:
-    """Counts admitted rows and tokens, of all clients and of each.
+    """Counts admitted rows, of all clients and of each, and the pace at which they are answered.
+
+    The pace is the time in which rows waited, over what the costs say of the answered rows in
+    full batches at full depth. So it holds all that the costs do not say: how deep rows go,
+    padding, other users of the cores, the host's work between two segments.
 
     Attributes:
-        backlog: what is admitted and not yet answered.
+        load: what is admitted and not yet answered.
     """
 
     def __init__(
@@ -60,10 +88,20 @@ class Admission:
             costs: what segments cost.
             batch_limits: how many rows share a segment run.
         """
-        self.backlog = Backlog(costs, batch_limits)
+        self.load = Load()
+        self._limits, self._costs, self._batch_limits = limits, costs, batch_limits
         self._tokens_of = dict.fromkeys(Priority, 0)
-        self._limits = limits
-        self._clients: dict[str, _Held] = {}
+        self._clients: dict[str, Load] = {}
+        self._since_s = math.nan  # of the last answers, or since rows wait
+        self._took_s = self._full_s = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time until all rows are answered."""
+        if not self.load.rows:
+            return 0.0
+        pace = self._took_s / self._full_s if self._full_s else 1.0
+        return pace * self._at_full_depth(self.load)
 
     def wait_s(self, client: str, priority: Priority) -> float:
         """Return the estimated seconds until a client's next row starts.
@@ -71,14 +109,14 @@ class Admission:
         Rows of a worse priority are not waited for. Clients take turns, so a client with little
         in the queue waits for as much of the others' only.
         """
-        if not self.backlog.rows:
+        if not self.load.rows:
             return 0.0
         ahead = sum([tokens for own, tokens in self._tokens_of.items() if own <= priority])
-        share = ahead / self.backlog.tokens
+        share = ahead / self.load.tokens
         if client:
-            held = self._clients.get(client, _Held())
-            share *= min(1.0, held.tokens * len(self._clients) / self.backlog.tokens)
-        return share * self.backlog.seconds
+            held = self._clients.get(client, Load())
+            share *= min(1.0, held.tokens * len(self._clients) / self.load.tokens)
+        return share * self.seconds
 
     def admit(self, rows: Sequence[Row], now_s: float) -> None:
         """Count the rows of one request in, all or none.
@@ -90,12 +128,13 @@ class Admission:
         """
         if not rows:
             return
-        tokens, client = sum([row.num_tokens for row in rows]), rows[0].client
-        self.check_room(len(rows), tokens, client)
-        held = self._clients.get(client, _Held())
-        self._clients[client] = _Held(held.rows + len(rows), held.tokens + tokens)
-        self._tokens_of[rows[0].priority] += tokens
-        self.backlog.add(rows, now_s)
+        own, client = Load.of(rows), rows[0].client
+        self.check_room(own.rows, own.tokens, client)
+        if not self.load.rows:
+            self._since_s = now_s
+        self._clients[client] = self._clients.get(client, Load()).plus(own)
+        self._tokens_of[rows[0].priority] += own.tokens
+        self.load = self.load.plus(own)
 
     def check_room(
         self, num_rows: int, num_tokens: int = 0, client: str = "", coming: int = 0
@@ -115,7 +154,7 @@ class Admission:
                 f"inputs: {num_tokens} tokens in {num_rows} texts are more than the queue takes at "
                 f"all, {tokens}; send fewer at once"
             )
-        waiting = self.backlog
+        waiting = self.load
         free = rows - waiting.rows - num_rows, tokens - waiting.tokens - num_tokens - coming
         if min(free) < 0:
             self._refuse(
@@ -123,7 +162,7 @@ class Admission:
                 f"of texts being tokenized included) are waiting, at most {rows} ({tokens}) may"
             )
         if client and waiting.rows:
-            held = self._clients.get(client, _Held())
+            held = self._clients.get(client, Load())
             times = TIMES_FREE if held.rows else TIMES_FREE_AT_ONCE
             if held.rows + num_rows > times * free[0] or held.tokens + num_tokens > times * free[1]:
                 self._refuse(
@@ -133,15 +172,27 @@ class Admission:
                 )
 
     def _refuse(self, message: str) -> None:
-        raise Overloaded(message, retry_after_s=max(1, math.ceil(self.backlog.seconds)))
+        raise Overloaded(message, retry_after_s=max(1, math.ceil(self.seconds)))
 
     def release(self, outcomes: Sequence[Outcome], now_s: float) -> None:
-        """Count out rows that have got their answer or error."""
+        """Count out rows that have got their answer or error, and learn the pace of answers."""
+        if answered := [row for row, result in outcomes if isinstance(result, Answer)]:
+            own, took_s, self._since_s = Load.of(answered), now_s - self._since_s, now_s
+            fade = math.exp(-took_s / MEMORY_S - own.tokens / MEMORY_TOKENS)
+            self._took_s = fade * self._took_s + took_s
+            self._full_s = fade * self._full_s + self._at_full_depth(own)
         for row, _ in outcomes:
             self._tokens_of[row.priority] -= row.num_tokens
-            held = self._clients[row.client]
-            if held.rows == 1:
-                del self._clients[row.client]
+            held = self._clients[row.client].plus(Load.of([row]), -1)
+            if held.rows:
+                self._clients[row.client] = held
             else:
-                self._clients[row.client] = _Held(held.rows - 1, held.tokens - row.num_tokens)
-        self.backlog.remove(outcomes, now_s)
+                del self._clients[row.client]
+        self.load = self.load.plus(Load.of([row for row, _ in outcomes]), -1)
+
+    def _at_full_depth(self, load: Load) -> float:
+        """Return the time of so many rows in batches as large as the queue makes them."""
+        mean, limits = math.ceil(self.load.tokens / self.load.rows), self._batch_limits
+        share_run = max(1, min(self.load.rows, limits.max_rows, limits.max_tokens // mean))
+        fixed_s, token_s, pair_s = self._costs.remaining(0)
+        return fixed_s * load.rows / share_run + token_s * load.tokens + pair_s * load.pairs

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from serve.engine.audit_rows import AuditRows
 from serve.engine.batch import Batch, merge
-from serve.engine.cost_model import GUESS, CostModel, last_exit_in_time
-from serve.engine.cost_recorder import CostRecorder, SegmentRun
+from serve.engine.cost_model import GUESS, CostModel, CostRecorder, SegmentRun, last_exit_in_time
 from serve.engine.device_errors import device_lost, out_of_memory
 from serve.engine.fast_path import FastPath
 from serve.engine.outputs import (

@@ -98,8 +98,8 @@ class Engine:
     def backlog(self) -> Queue:
         """What is admitted and unanswered. Any thread."""
         with self._lock:
-            waiting = self._admission.backlog
-            return Queue(waiting.rows, waiting.tokens, waiting.seconds)
+            rows, tokens, _ = self._admission.load
+            return Queue(rows, tokens, self._admission.seconds)
 
     @property
     def costs(self) -> CostModel:

@@ -15,8 +15,7 @@ from time import perf_counter
 import numpy as np
 
 from serve.engine.batch import Batch, arange, no_padding
-from serve.engine.cost_model import last_exit_in_time
-from serve.engine.cost_recorder import CostRecorder, SegmentRun
+from serve.engine.cost_model import CostRecorder, SegmentRun, last_exit_in_time
 from serve.engine.device_errors import device_lost
 from serve.engine.outputs import FinalOutput, outcome_of, record_run, segment_failed
 from serve.engine.row import Outcome, Row

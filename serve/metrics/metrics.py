@@ -23,7 +23,6 @@ from serve.classifier.catalog import Catalog
 from serve.engine.row import Answer, BatchStats
 from serve.errors import Overloaded
 from serve.http.settings import ConnectionState
-from serve.metrics.families import FamilyCollector
 from serve.metrics.names import (
     BUILD_INFO,
     COUNTERS,
@@ -32,8 +31,7 @@ from serve.metrics.names import (
     OF_MODELS,
     OF_REPLICAS,
 )
-from serve.metrics.of_connections import connection_samples
-from serve.metrics.of_models import model_samples
+from serve.metrics.scraped import FamilyCollector, connection_samples, model_samples
 from serve.rules.reason import Reason
 from serve.version import __version__
 

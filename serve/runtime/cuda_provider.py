@@ -17,7 +17,7 @@ import onnxruntime as ort
 
 from serve.errors import DeviceUnavailable, InvalidBundle
 from serve.runtime import ort_session
-from serve.runtime.cuda_memory import STREAM
+from serve.runtime.device_memory import STREAM
 
 PROVIDER = "CUDAExecutionProvider"
 _SAME_AS_REQUESTED = 1

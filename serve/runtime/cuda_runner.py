@@ -22,7 +22,7 @@ from serve.bundle.manifest import (
 from serve.engine.runner import Hidden, Ids, StepOutput
 from serve.runtime.cpu_runner import active_segments, runs_between
 from serve.runtime.device_memory import Buffer, DeviceMemory
-from serve.runtime.io_binding import OpenSession, run_queued
+from serve.runtime.ort_session import OpenSession, run_queued
 from serve.runtime.row_taker import PLACES, RowTaker, places_of
 from serve.runtime.step_inputs import StepInputs
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions: how they are opened, their settings, and the arena that they share."""
+"""ONNX Runtime sessions: how they are opened and run, and the arena that they share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -94,3 +94,28 @@ def _share_memory() -> None:
     """
     arena, default = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, ort.OrtMemType.DEFAULT
     ort.create_and_register_allocator(ort.OrtMemoryInfo("Cpu", arena, 0, default), None)
+
+
+OpenSession: TypeAlias = Callable[[Path], ort.InferenceSession]
+
+
+def _queued() -> ort.RunOptions:
+    options = ort.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    return options
+
+
+# ONNX Runtime returns once everything is queued on the stream.
+QUEUED = _queued()
+
+
+def run_queued(session: ort.InferenceSession, binding: ort.IOBinding) -> list[ort.OrtValue]:
+    """Queue a run and return its outputs, which may not be computed yet.
+
+    The binding is not used again, because the outputs are views into it.
+    """
+    session.run_with_iobinding(binding, QUEUED)
+    # Otherwise hidden states would keep those of all segments before them alive.
+    binding.clear_binding_inputs()
+    values: list[ort.OrtValue] = binding.get_outputs()
+    return values

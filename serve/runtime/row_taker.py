@@ -12,7 +12,7 @@ from serve.bundle.manifest import HIDDEN
 from serve.engine.batch import arange
 from serve.engine.runner import Hidden, Ids
 from serve.runtime.device_memory import Buffer, DeviceMemory
-from serve.runtime.io_binding import OpenSession, run_queued
+from serve.runtime.ort_session import OpenSession, run_queued
 from serve.runtime.step_inputs import StepInputs
 
 GRAPHS = Path(__file__).parent / "graphs"

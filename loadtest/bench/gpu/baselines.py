@@ -18,7 +18,7 @@ from loadtest.bench.gpu.shapes import whole_model
 from loadtest.bench.gpu.subject import NO_ONE_GRAPH, Subject
 from loadtest.bench.inputs import Inputs, Shape, random_inputs
 from serve.runtime import cuda_provider as cuda
-from serve.runtime.io_binding import OpenSession
+from serve.runtime.ort_session import OpenSession
 
 Contender = Callable[[Inputs], Any]
 # The legacy stream cannot be captured: these sessions have a stream of their own.

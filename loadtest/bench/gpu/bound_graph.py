@@ -19,7 +19,7 @@ from serve.bundle.manifest import (
     TOKEN_TYPE_IDS,
 )
 from serve.runtime.device_memory import Buffer
-from serve.runtime.io_binding import QUEUED, OpenSession, run_queued
+from serve.runtime.ort_session import QUEUED, OpenSession, run_queued
 from serve.runtime.step_inputs import StepInputs, attention_lengths
 
 _ELEMENTS: dict[str, Any] = {

@@ -21,8 +21,7 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 from serve.runtime.device_memory import DeviceMemory
 from serve.runtime.hardware import available_threads, choose_precision
-from serve.runtime.io_binding import OpenSession
-from serve.runtime.ort_session import open_session, session_options
+from serve.runtime.ort_session import OpenSession, open_session, session_options
 from serve.runtime.placement import Device, device_memory
 
 

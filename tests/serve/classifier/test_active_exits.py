@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.classifier import active_exits
-from serve.classifier.active_exits import Active, Candidate, cheapest_exits
+from serve.classifier import exit_choice
+from serve.classifier.exit_choice import Active, Candidate, cheapest_exits
 from serve.classifier.exit_costs import ExitCosts
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, NeverRule, PatienceRule
 from serve.rules.replay import Logits, Recording
@@ -120,7 +120,7 @@ def test_many_exits_are_given_up_one_by_one(
 ) -> None:
     every = candidate(recorded(6), visit_s=4e-4)
     exact = cheapest_exits(every, RULES[0], allowed)
-    monkeypatch.setattr(active_exits, "MAX_EXACT", 3)
+    monkeypatch.setattr(exit_choice, "MAX_EXACT", 3)
     found = cheapest_exits(every, RULES[0], allowed)
     assert allowed(found)
     full_s = every.expected_s(RULES[0], tuple(range(6)))

@@ -7,9 +7,9 @@ from typing import Any, Literal, cast
 import numpy as np
 import pytest
 
-from serve.classifier.combined import combine
 from serve.classifier.flagger import Flagger
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.windowed import combine
 from serve.dry_run.answers import AnswerReader, full_depth
 from serve.dry_run.texts import Part
 from serve.dry_run.totals import interval

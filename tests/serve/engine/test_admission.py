@@ -23,16 +23,16 @@ def answered(row: Row, exit_index: int) -> Outcome:
 
 def test_the_backlog_is_what_full_batches_of_these_rows_take_through_all_segments() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
-    assert admission.backlog.seconds == 0
+    assert admission.seconds == 0
     admission.admit(rows(8), 0)
     # Two batches of four rows of two tokens, each 4 x (1 + 8 / 4) seconds.
-    assert admission.backlog.seconds == pytest.approx(24)
+    assert admission.seconds == pytest.approx(24)
 
 
 def test_a_few_rows_share_a_batch() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
     admission.admit(rows(2), 0)
-    assert admission.backlog.seconds == pytest.approx(8)
+    assert admission.seconds == pytest.approx(8)
 
 
 def test_rows_that_lately_left_early_shorten_it() -> None:
@@ -41,7 +41,7 @@ def test_rows_that_lately_left_early_shorten_it() -> None:
     admission.admit(before, 0)
     admission.release([answered(row, 0) for row in before], 75)  # as the costs say
     admission.admit(now, 75)
-    assert admission.backlog.seconds == pytest.approx(6)
+    assert admission.seconds == pytest.approx(6)
 
 
 def test_what_was_long_ago_is_forgotten() -> None:
@@ -51,7 +51,7 @@ def test_what_was_long_ago_is_forgotten() -> None:
         admission.admit(now, began_s)
         admission.release([answered(row, 3) for row in now], began_s + took_s)
     admission.admit(rows(8), 2000)
-    assert admission.backlog.seconds == pytest.approx(10, rel=0.01)
+    assert admission.seconds == pytest.approx(10, rel=0.01)
 
 
 def test_a_refusal_says_when_to_come_back() -> None:
@@ -84,7 +84,7 @@ def test_rows_and_tokens_are_bounded(
         return
     with pytest.raises(error):
         admission.admit(wanted, 0)
-    assert admission.backlog.rows == len(waiting), "all or none"
+    assert admission.load.rows == len(waiting), "all or none"
 
 
 def of_client(client: str, count: int, num_tokens: int = 1) -> list[Row]:
@@ -93,11 +93,11 @@ def of_client(client: str, count: int, num_tokens: int = 1) -> list[Row]:
 
 def fill(admission: Admission, client: str, num_tokens: int = 1) -> int:
     """Return how many single texts of a client are admitted until one is refused."""
-    before = admission.backlog.rows
+    before = admission.load.rows
     with pytest.raises(Overloaded):
         while True:
             admission.admit(of_client(client, 1, num_tokens), 0)
-    return admission.backlog.rows - before
+    return admission.load.rows - before
 
 
 @pytest.mark.parametrize("num_tokens", [1, 50], ids=["rows", "tokens"])
@@ -150,9 +150,9 @@ def test_a_queue_of_others_is_not_waited_for() -> None:
     assert alone.wait_s("new", Priority.NORMAL) == 0
     assert admission.wait_s("new", Priority.NORMAL) == 0
     few = admission.wait_s("few", Priority.NORMAL)
-    assert few == pytest.approx(admission.backlog.seconds * 2 / 21)
+    assert few == pytest.approx(admission.seconds * 2 / 21)
     for client in ("many", ""):
-        assert admission.wait_s(client, Priority.NORMAL) == admission.backlog.seconds
+        assert admission.wait_s(client, Priority.NORMAL) == admission.seconds
 
 
 def test_rows_wait_for_none_of_a_worse_priority() -> None:
@@ -162,5 +162,5 @@ def test_rows_wait_for_none_of_a_worse_priority() -> None:
         for row in admitted:
             row.priority = priority
         admission.admit(admitted, 0)
-    shares = [admission.wait_s("", each) / admission.backlog.seconds for each in Priority]
+    shares = [admission.wait_s("", each) / admission.seconds for each in Priority]
     assert shares == [0.25, 0.5, 1]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from serve.bundle.loader import Bundle
-from serve.engine.cost_model import RUNS, CostModel, SegmentCost, fitted
-from serve.engine.cost_recorder import CostRecorder, SegmentRun
+from serve.engine.cost_model import RUNS, CostModel, CostRecorder, SegmentCost, SegmentRun, fitted
 from serve.engine.row import BatchStats
 from serve.engine.warm_up import WarmUp, measure
 from serve.runtime.cpu_runner import CpuRunner

@@ -29,7 +29,7 @@ def test_the_stated_time_is_within_a_factor_of_two_of_the_drain_time(
     simulated.add(rows_of(lengths, depth))
     if depth != before:
         simulated.run(until_rows=len(lengths) // 2)
-    stated_s, began_s = simulated.admission.backlog.seconds, simulated.now_s
+    stated_s, began_s = simulated.admission.seconds, simulated.now_s
     simulated.run()
     assert 0.5 <= stated_s / (simulated.now_s - began_s) <= 2
 
@@ -41,7 +41,7 @@ def test_a_device_that_is_slower_or_faster_than_its_costs_is_seen_after_a_second
     simulated = SimulatedEngine(CPU, slower)
     simulated.add(rows_of([12, 300] * 1000, DEPTH))
     simulated.run(until_rows=1500)
-    stated_s, began_s = simulated.admission.backlog.seconds, simulated.now_s
+    stated_s, began_s = simulated.admission.seconds, simulated.now_s
     simulated.run()
     assert 0.5 <= stated_s / (simulated.now_s - began_s) <= 2
 
@@ -53,6 +53,6 @@ def test_any_mixture_of_lengths_is_estimated_within_a_factor_of_two(
 ) -> None:
     simulated = SimulatedEngine(cost)
     simulated.add(rows_of(lengths, DEPTH))
-    stated_s = simulated.admission.backlog.seconds
+    stated_s = simulated.admission.seconds
     simulated.run()
     assert 0.5 <= stated_s / simulated.now_s <= 2

@@ -23,9 +23,9 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 from serve.runtime.device_memory import Block, HostMemory
 from serve.runtime.ort_session import session_options
+from serve.runtime.placement import try_out
 from serve.runtime.row_taker import GRAPHS
 from serve.runtime.step_inputs import attention_lengths, shares
-from serve.runtime.try_out import try_out
 from tests.support.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS, tiny_model, tiny_tokenizer
 
 Ids = NDArray[np.int64]

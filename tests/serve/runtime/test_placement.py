@@ -15,9 +15,8 @@ from serve.launch import Launch, launch
 from serve.runtime import cuda_provider as cuda
 from serve.runtime import placement as placements
 from serve.runtime.cpu_runner import CpuRunner
-from serve.runtime.cuda_memory import MOST_BYTES
 from serve.runtime.cuda_runner import CudaRunner
-from serve.runtime.device_memory import HostMemory
+from serve.runtime.device_memory import MOST_BYTES, HostMemory
 from serve.runtime.ort_session import session_options
 from serve.runtime.placement import Placement, build_runner, place, share_gpus
 from serve.runtime.row_taker import GRAPHS

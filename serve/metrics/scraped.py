@@ -1,16 +1,45 @@
-"""What is read of the served models at every scrape; no scrape waits for a store."""
+"""What is read of models and connections at every scrape; no scrape waits for a store."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import nan
-from typing import Final
+from typing import Final, TypeAlias
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from serve.access.held_bytes import HeldBytes
 from serve.audits.counts import DEGRADED, REQUEST
 from serve.audits.quality import PolicyQuality, ProfileQuality, PromiseQuality
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
-from serve.metrics.families import Sample
+from serve.http.settings import Closed, ConnectionState
+from serve.metrics.names import Declared
 from serve.rules import ExitRule
+
+# Name, values of the labels, and value.
+Sample: TypeAlias = tuple[str, list[str], float]
+
+
+class FamilyCollector(Collector):
+    """Publishes samples that a function returns when it is asked."""
+
+    def __init__(
+        self, declared: Mapping[str, Declared], read: Callable[[], Iterable[Sample]]
+    ) -> None:
+        """Take the families, and what reads the samples of all of them."""
+        self._declared, self._read = declared, read
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family, also one without a sample."""
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        for name, declared in self._declared.items():
+            made = CounterMetricFamily if declared.counts else GaugeMetricFamily
+            families[name] = made(f"offramp_{name}", declared.text, labels=declared.labels)
+        for name, labels, value in self._read():
+            families[name].add_metric(labels, value)
+        yield from families.values()
+
 
 _ARMS: Final = ("live", "candidate")
 _OUTCOMES: Final = ("agree", "differ", "skipped")
@@ -135,3 +164,13 @@ def _worst(requested: Iterable[ProfileQuality]) -> Iterable[PromiseQuality]:
     known = [each for each in promises if each.evidence_log10 is not None]
     known.sort(key=lambda each: each.evidence_log10 or 0.0)
     return {each.loss: each for each in known}.values()
+
+
+def connection_samples(state: ConnectionState, answers: Sequence[HeldBytes]) -> Iterator[Sample]:
+    """Yield the samples of the connections, and of the answers that they carry."""
+    yield "connections", [], state.num_open
+    yield "unsent_bytes", [], sum(each.num_bytes for each in answers)
+    for reason in Closed:
+        yield "connections_closed", [reason], state.closed[reason]
+    # The client did not take its answer, which made room for others.
+    yield "connections_closed", ["unread"], sum(each.num_given_up for each in answers)
