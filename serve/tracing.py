@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from serve.classifier.request import ModelRequest
+from serve.classifier.classification import Classification
 from serve.version import __version__
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Tracing:
             span.set_status(StatusCode.ERROR)
         span.end()
 
-    def record(self, span: "Span", request: ModelRequest, exit_layers: Sequence[int]) -> None:
+    def record(self, span: "Span", request: Classification, exit_layers: Sequence[int]) -> None:
         """Add what a model has done to the span of its request."""
         from opentelemetry.trace import set_span_in_context
 

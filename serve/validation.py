@@ -18,6 +18,12 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class RequestModel(Frozen):
+    """JSON that clients send: no conversion between types either."""
+
+    model_config = ConfigDict(strict=True)
+
+
 def explain(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
     """Return the first errors as one line, joined by semicolons; one error per place.
 

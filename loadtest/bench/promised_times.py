@@ -26,17 +26,16 @@ from models.report.markdown import table
 from serve.assembly import assemble
 from serve.bundle.loader import load_bundle
 from serve.bundle.manifest import Precision
+from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
+from serve.classifier.classify_request import ClassifyRequest, TextInput
 from serve.classifier.options import EngineOptions
-from serve.classifier.request import ModelRequest
 from serve.errors import TargetOutOfReach
 from serve.policy.database import Database
 from serve.policy.limits import Limits
 from serve.policy.resolution import ServedRung
 from serve.policy.target import Target, TargetChoice
 from serve.runtime.hardware import available_threads
-from serve.tokenization.inputs import Input
-from serve.tokenization.tokenizer import Text
 
 BAR = 0.15
 _NUM_TEXTS = 400
@@ -97,10 +96,10 @@ def _bench(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _texts(file: Path) -> list[Text]:
+def _texts(file: Path) -> list[str | TextInput]:
     examples = random.Random(0).sample(found := load_texts(file), min(_NUM_TEXTS, len(found)))
     return [
-        Text(inputs) if isinstance(inputs := example.inputs, str) else Text(**inputs)
+        inputs if isinstance(inputs := example.inputs, str) else TextInput(**inputs)
         for example in examples
     ]
 
@@ -124,7 +123,7 @@ def _table(rows: Sequence[Kept]) -> str:
 
 
 def measure(
-    bundle: Path, precision: Precision, num_threads: int, texts: Sequence[Input]
+    bundle: Path, precision: Precision, num_threads: int, texts: Sequence[str | TextInput]
 ) -> list[Kept]:
     """Send every text alone, through the engine but not over HTTP, once for each target.
 
@@ -146,7 +145,7 @@ def measure(
         catalog.stop(_STOP_S)
 
 
-async def _measure(classifier: Classifier, texts: Sequence[Input]) -> list[Kept]:
+async def _measure(classifier: Classifier, texts: Sequence[str | TextInput]) -> list[Kept]:
     applied = classifier.policy.live.applied
     rungs: dict[int, ServedRung] = {}
     targets = [*TARGETS, *_as_milliseconds(classifier)]
@@ -161,8 +160,10 @@ async def _measure(classifier: Classifier, texts: Sequence[Input]) -> list[Kept]
     draw = random.Random(0)
     for turn, text in enumerate([*draw.choices(texts, k=_WARM_UP), *texts]):
         for place in draw.sample(list(rungs), len(rungs)):
-            request = ModelRequest([text], _choice(targets[place]), truncate=True)
-            [answer] = (await classifier.classify(request)).answers
+            asked = ClassifyRequest(inputs=text, exit=_choice(targets[place]), truncate=True)
+            request = Classification(asked)
+            await classifier.classify(request)
+            [answer] = request.answers
             if turn >= _WARM_UP:
                 taken[place].append((answer.compute_s, answer.exit_index))
     full_ms = _mean_ms(taken[0])

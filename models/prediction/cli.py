@@ -95,7 +95,7 @@ def exit_choice(given: str) -> ExitChoice:
     from pydantic import TypeAdapter, ValidationError
 
     from models.data.records import without_repeats
-    from serve.api.schemas.request import Exit, ProfileObject
+    from serve.classifier.classify_request import Exit, ProfileObject
     from serve.validation import explain
 
     value: Any = given

@@ -14,8 +14,8 @@ from serve.api.dial import DIAL
 from serve.api.dialect import Dialect
 from serve.api.errors import error_response, expected
 from serve.api.exit_report import ANSWERED
-from serve.api.followed import STICKY
 from serve.api.forwarded import Forwarded
+from serve.api.model_choice import STICKY
 from serve.api.openapi import Document
 from serve.api.recorder import Recorder
 from serve.api.request import ARM, BUNDLE, REPLICA, Headers, Request

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from serve.api.classification import Classification
 from serve.api.json_encoding import short
 from serve.api.schemas.base import ResponseModel
+from serve.classifier.classification import Classification
 from serve.classifier.score_map import ScoreScale
 from serve.engine.row import Answer
 from serve.rules.reason import Reason
@@ -77,18 +77,17 @@ def exit_report(traits: Traits, answer: Answer) -> dict[str, Any]:
 
 def exit_headers(answered: Classification) -> dict[str, str]:
     """Return headers that say where and why each input left, in the order of the inputs."""
-    exits, classified = answered.classifier.traits.exits, answered.classified
-    answers = classified.answers[:MAX_LISTED]
+    exits, answers = answered.classifier.traits.exits, answered.answers[:MAX_LISTED]
     headers = {
         "X-Offramp-Exit-Layer": ",".join([str(exits[a.exit_index]) for a in answers]),
         "X-Offramp-Exit-Reason": ",".join([a.reason.label for a in answers]),
-        "X-Offramp-Policy-Version": str(classified.policy_version),
+        "X-Offramp-Policy-Version": str(answered.policy_version),
         "X-Offramp-Score-Scale": answered.classifier.scores.score_scale,
     }
-    if classified.resolution:
-        texts = classified.resolution.texts
+    if answered.resolution:
+        texts = answered.resolution.texts
         headers["X-Offramp-Exit-Rule"] = texts["exit_rule"]
         headers["X-Offramp-Certificate"] = texts["certificate"]
-    if classified.degraded:
-        headers["X-Offramp-Degraded"] = ",".join(classified.degraded)
+    if answered.degraded:
+        headers["X-Offramp-Degraded"] = ",".join(answered.degraded)
     return headers

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from serve.api.schemas.inputs import MAX_LIST
+from serve.classifier.classify_request import MAX_LIST
 from serve.errors import MalformedBody
 
 # A flag may name 1,000 labels. Naming each of 200,000 unknown fields would block the event loop for

@@ -4,10 +4,11 @@ from collections.abc import Collection
 from typing import Final
 
 from serve.access.gate import Client
-from serve.api.followed import followed_by
+from serve.api.model_choice import followed_by
 from serve.api.request import Request
-from serve.api.schemas.request import ClassifyRequest
-from serve.classifier.classifier import Classified, Classifier
+from serve.classifier.classification import Classification
+from serve.classifier.classifier import Classifier
+from serve.classifier.classify_request import ClassifyRequest
 from serve.errors import (
     DeadlineExceeded,
     Forbidden,
@@ -174,9 +175,7 @@ def check_degrade(request: Request, classifier: Classifier, asked: ClassifyReque
         )
 
 
-def check_complete(
-    request: Request, classifier: Classifier, asked: ClassifyRequest, classified: Classified
-) -> None:
+def check_complete(request: Request, answered: Classification) -> None:
     """Refuse to call a text unflagged that a deadline has cut short, where the flag is kept.
 
     Else a request could choose by its deadline at which layer the text leaves.
@@ -184,11 +183,11 @@ def check_complete(
     Raises:
         DeadlineExceeded: there is such a text.
     """
-    flagger = classified.flagger
-    if flagger is None or all(each.reason is not Reason.DEADLINE for each in classified.answers):
+    flagger = answered.flagger
+    if flagger is None or all(each.reason is not Reason.DEADLINE for each in answered.answers):
         return
-    if Locks(request, classifier, asked, guardrail=False).keeps("flag"):
-        for answer, tokens in zip(classified.answers, classified.tokens, strict=True):
+    if Locks(request, answered.classifier, answered.asked, guardrail=False).keeps("flag"):
+        for answer, tokens in zip(answered.answers, answered.tokens, strict=True):
             if answer.reason is Reason.DEADLINE and not flagger.flags(answer, tokens):
                 raise undecided()
 

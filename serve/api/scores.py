@@ -6,8 +6,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.api.classification import Classification
 from serve.api.json_encoding import short
+from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.engine.row import Answer, ExitRecord
 from serve.errors import InvalidRequest
@@ -67,7 +67,7 @@ def label_scores(
     Raises:
         InvalidRequest: an answer has nothing that the function applies to.
     """
-    traits, answers = answered.classifier.traits, answered.classified.answers
+    traits, answers = answered.classifier.traits, answered.answers
     scores = score_rows(answers, function or FUNCTIONS[traits.task])
     found = []
     for answer, row in zip(answers, scores.tolist(), strict=True):
@@ -105,11 +105,10 @@ def ranked(scores: Sequence[float]) -> list[int]:
 
 def entities(answered: Classification) -> list[list[dict[str, Any]]]:
     """Return the entities of each input as JSON; the model labels tokens."""
-    reader, found = answered.classifier.entities, answered.classified
+    reader = answered.classifier.entities
     assert reader is not None
-    aggregation = answered.request.aggregation or "simple"
-    inputs = zip(found.answers, found.tokens, strict=True)
-    return [entities_of(reader, answer, each, aggregation) for answer, each in inputs]
+    inputs = zip(answered.answers, answered.tokens, strict=True)
+    return [entities_of(reader, answer, each, answered.aggregation) for answer, each in inputs]
 
 
 def entities_of(

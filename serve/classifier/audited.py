@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from serve.audits.counts import DEGRADED, REQUEST, AuditKey, Seen, Tally
 from serve.audits.promise import Promise, promise_of
 from serve.audits.record import AuditRecord, RowLogits
-from serve.classifier.classified import Classified
+from serve.classifier.classification import Classification
 from serve.classifier.flagger import Flagger, probabilities
 from serve.classifier.score_map import ScoreMap
 from serve.classifier.windowed import combine
@@ -224,7 +224,7 @@ class AuditedText:
         return self.decided if self.decided in flagged else next(iter(flagged), None)
 
 
-def audited_text(done: Classified, place: int, comparing: Comparing) -> AuditedText:
+def audited_text(done: Classification, place: int, comparing: Comparing) -> AuditedText:
     """Return one of a request's texts; the result holds no characters of it."""
     text, answer = done.texts[place], done.answers[place]
     report, profile = done.reports.get(place), _profile_of(done)
@@ -239,12 +239,12 @@ def audited_text(done: Classified, place: int, comparing: Comparing) -> AuditedT
         decided=report.answered if report else 0,
         windows=done.windows if report else None,
         flagger=done.flagger,
-        aggregation=done.request.aggregation,
+        aggregation=done.aggregation,
         comparing=comparing,
     )
 
 
-def _keys(done: Classified, profile: str, promise: Promise | None) -> list[AuditKey]:
+def _keys(done: Classification, profile: str, promise: Promise | None) -> list[AuditKey]:
     """Return what a text is counted as.
 
     Promises are the live policy's, and no candidate's. What a faster rung has answered under
@@ -256,23 +256,23 @@ def _keys(done: Classified, profile: str, promise: Promise | None) -> list[Audit
     return [own, AuditKey.of_arm(arm)] if arm.name == "live" else [AuditKey.of_arm(arm)]
 
 
-def _profile_of(done: Classified) -> str:
+def _profile_of(done: Classification) -> str:
     """Return the name that a request's texts are counted under; see `AuditKey`."""
     if done.chosen.moved:
         return DEGRADED
-    choice = done.request.exit_choice
+    choice = done.asked.exit_choice
     name = done.live.entry.policy.default if choice is None else choice
     if isinstance(name, str):
         return name
     return DEFAULT if choice is None else REQUEST
 
 
-def _promise(done: Classified, profile: str, answer: Answer) -> Promise | None:
+def _promise(done: Classification, profile: str, answer: Answer) -> Promise | None:
     """Return what is promised of an answer to a text of one window; None if nothing is.
 
     Entities are certified as they are found by default, and a deadline is not part of a rule.
     """
-    if answer.reason is Reason.DEADLINE or done.request.aggregation != "simple":
+    if answer.reason is Reason.DEADLINE or done.aggregation != "simple":
         return None
     return promise_of(done.live, profile, done.chosen)
 

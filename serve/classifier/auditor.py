@@ -13,7 +13,7 @@ from serve.audits.counts import AuditCounts, AuditKey, Tally
 from serve.audits.draw import Draw
 from serve.audits.record import AuditLog
 from serve.classifier.audited import AuditedText, Comparing, audited_text
-from serve.classifier.classified import Classified
+from serve.classifier.classification import Classification
 from serve.engine.audit_rows import AuditText, EveryExit
 from serve.engine.engine import Engine
 from serve.policy.audit import Audit
@@ -76,7 +76,7 @@ class Auditor:
         """Return the places of the next request's texts that are drawn; asked for every request."""
         return self._draw.places(num_texts, wanted.share) if self._comparing else ()
 
-    def audit_soon(self, done: Classified, places: Sequence[int]) -> None:
+    def audit_soon(self, done: Classification, places: Sequence[int]) -> None:
         """Audit texts once the event loop is free again, which is when the answer has been sent."""
         asyncio.get_running_loop().call_soon(self._audit, done, places)
 
@@ -101,7 +101,7 @@ class Auditor:
         with self._lock:
             return AuditCounts(self._counts)
 
-    def _audit(self, done: Classified, places: Sequence[int]) -> None:
+    def _audit(self, done: Classification, places: Sequence[int]) -> None:
         assert self._comparing is not None
         for place in places:
             self.offer(audited_text(done, place, self._comparing), done.live.audit.max_queue_ms)

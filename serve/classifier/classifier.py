@@ -15,26 +15,24 @@ from serve.audits.guardrail import Guardrail
 from serve.bundle.loader import Bundle
 from serve.classifier.audited import Comparing
 from serve.classifier.auditor import Auditor
-from serve.classifier.classified import Classified
+from serve.classifier.classification import Classification, settle_on_their_loops
 from serve.classifier.degrading import Degrading
 from serve.classifier.flagger import Flagger
 from serve.classifier.options import EngineOptions
-from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.classifier.request_tokenizer import RequestTokenizer
 from serve.classifier.score_map import ScoreMap
 from serve.classifier.variant import for_operators, serve_ladder, variant_shape
-from serve.classifier.windowed import Windowed, WindowsReport
+from serve.classifier.windowed import Windowed
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, InvalidRequest, OfframpError
 from serve.policy.flag import check_flag
-from serve.policy.live import LivePolicy
+from serve.policy.live import Live, LivePolicy
 from serve.policy.profile import Settings
 from serve.policy.store import Store
 from serve.policy.windowing import Windows, check_windows
 from serve.rollout.watch import RolloutWatch
-from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
 from serve.runtime.process_memory import give_back_memory
@@ -42,8 +40,6 @@ from serve.tokenization.entities import EntityReader
 from serve.tokenization.inputs import InputReader
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut
-
-__all__ = ["Classified", "Classifier", "Observer"]
 
 log = logging.getLogger(__name__)
 
@@ -184,66 +180,65 @@ class Classifier:
         self.engine.free()
         await asyncio.to_thread(give_back_memory)
 
-    async def classify(self, request: ModelRequest) -> Classified:
+    async def classify(self, request: Classification, live: Live | None = None) -> None:
         """Classify inputs; a cancelled call drops its rows before their next segment.
+
+        Args:
+            request: what is asked; the answers are noted in it.
+            live: the policy that it is answered under; None for the one that is live now.
 
         Raises:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
+        request.classifier, request.live = self, live or self.policy.live
         self.num_open += 1
         try:
-            return await self._classify(request)
+            await self._classify(request)
         finally:
             self.num_open -= 1
 
-    async def _classify(self, request: ModelRequest) -> Classified:
-        live = request.live or self.policy.live
-        chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
-        flagger = self._flagger(request, chosen.settings)
+    async def _classify(self, request: Classification) -> None:
+        asked, live = request.asked, request.live
+        chosen = live.applied.exit_for(asked.exit_choice, request.assigned, request.flag)
+        request.flagger = flagger = self._flagger(request, chosen.settings)
         movable = False
         # A certificate about labels says nothing of a flag.
         if live.applied.faster and flagger is None:
             chosen, movable = self.degrading.plan(request, chosen, live.applied.faster)
-        windows = self._windows(request, chosen.settings, flagger is not None)
+        request.chosen = chosen
+        request.windows = windows = self._windows(request, chosen.settings, flagger is not None)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
-        self.engine.check_room(len(request.inputs), client=request.client)
+        self.engine.check_room(len(request.inputs), client=request.client.identity)
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
-        texts = await self.tokenizer.tokenize(request, windows)
+        request.texts = texts = await self.tokenizer.tokenize(request)
         windowed = None
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
         tokens = windowed.tokens if windowed else cast("list[Tokens]", texts)
-        answers = await self._answers(request, chosen.rule, tokens, windowed)
-        reports: dict[int, WindowsReport] = {}
+        outcomes = await self._outcomes(request, tokens, windowed)
         if windowed:
-            answers, tokens, reports = windowed.combined(answers)
-        whole = cast("list[Answer]", answers)
-        degraded = self.degrading.causes(chosen, whole) if movable else ()
-        done = Classified(
-            request, live, chosen, texts, windows, flagger, whole, tokens, reports, degraded
-        )
+            outcomes, tokens, request.reports = windowed.combined(outcomes)
+        request.answers, request.tokens = cast("list[Answer]", outcomes), tokens
+        if movable:
+            request.degraded = self.degrading.causes(chosen, request.answers)
+        request.total_s = self.engine.clock() - request.arrived_s
         if places := self.audits.draw(len(texts), live.audit):
-            self.audits.audit_soon(done, places)
-        return done
+            self.audits.audit_soon(request, places)
 
-    async def _answers(
-        self,
-        request: ModelRequest,
-        rule: CompiledRule,
-        tokens: list[Tokens],
-        windowed: Windowed | None,
+    async def _outcomes(
+        self, request: Classification, tokens: list[Tokens], windowed: Windowed | None
     ) -> Sequence[Answer | None]:
         """Run the rows of a request, and return their answers."""
         lengths = [len(each.input_ids) for each in tokens]
         request.count(len(tokens), sum(lengths))
-        rows = _rows(request, rule, tokens, lengths)
+        rows = _rows(request, tokens, lengths)
         request.expect(rows, windowed)
         self.engine.submit(rows)
         request.queued = True
-        return await request.answers()
+        return await request.outcomes()
 
-    def _flagger(self, request: ModelRequest, settings: Settings) -> Flagger | None:
+    def _flagger(self, request: Classification, settings: Settings) -> Flagger | None:
         """Return what flags the answers to a request; its own flag goes before the profile's.
 
         Raises:
@@ -254,18 +249,19 @@ class Classifier:
             check_flag(request.flag, self.traits)
         return Flagger(flag, self.traits, self.entities, request.aggregation) if flag else None
 
-    def _windows(self, request: ModelRequest, settings: Settings, flags: bool) -> Windows | None:
+    def _windows(self, request: Classification, settings: Settings, flags: bool) -> Windows | None:
         """Return how a request's long texts are cut; None where they are not.
 
         Raises:
             InvalidRequest: the model or the request has no use for windows like this.
         """
         # A text that its request wants cut short needs no windows of the profile.
-        windows = request.windows or (None if request.truncate else settings.windows)
+        asked = request.asked
+        windows = asked.windows or (None if asked.truncate else settings.windows)
         if windows is None:
             return None
         check_windows(windows, flags, self.traits)
-        if request.truncate:
+        if asked.truncate:
             raise InvalidRequest("truncate: the texts are cut into windows; send one of the two")
         if request.exit_trace and self.traits.task == "token":
             raise InvalidRequest(
@@ -285,11 +281,14 @@ class Classifier:
         return self.scores.answer(result) if isinstance(result, Answer) else result
 
 
-def _rows(
-    request: ModelRequest, rule: CompiledRule, tokens: list[Tokens], lengths: list[int]
-) -> list[Row]:
+def _rows(request: Classification, tokens: list[Tokens], lengths: list[int]) -> list[Row]:
     """Return the rows of a request; the tokens before each are those of the rows before it."""
-    ahead = accumulate(lengths, initial=0)
+    ahead, rule, exit_trace = (
+        accumulate(lengths, initial=0),
+        request.chosen.rule,
+        request.exit_trace,
+    )
+    client, deadline_s = request.client.identity, request.deadline_s
     return [
         Row(
             t.input_ids,
@@ -297,12 +296,12 @@ def _rows(
             rule,
             waiter=request,
             tag=place,
-            deadline_s=request.deadline_s,
+            deadline_s=deadline_s,
             priority=request.priority,
             ahead_tokens=ahead_tokens,
             counted=t.counted,
-            exit_trace=[] if request.exit_trace else None,
-            client=request.client,
+            exit_trace=[] if exit_trace else None,
+            client=client,
             segment_trace=[] if request.traced else None,
         )
         for place, (t, ahead_tokens) in enumerate(zip(tokens, ahead, strict=False))

@@ -2,20 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from serve.classifier.request import ModelRequest
+from serve.classifier.classification import Classification
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, Priority
 from serve.errors import DeadlineExceeded
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.faster_rungs import FasterRungs
+from serve.policy.overload import CAUSES, Cause
 from serve.rules.reason import Reason
-
-# Why an answer is degraded: a faster rung took the place of the one that was asked for, or the
-# deadline came before the rule let the text leave.
-Cause: TypeAlias = Literal["overload", "deadline"]
-CAUSES: Final[tuple[Cause, ...]] = ("overload", "deadline")
 
 # A request may wait for this share of its time. The rest is for its own run, and for what the
 # estimate of the wait does not know.
@@ -47,24 +43,24 @@ class Degrading:
         return min(faster.most, max(0, math.ceil(beyond * faster.most)))
 
     def plan(
-        self, request: ModelRequest, chosen: ChosenExit, faster: FasterRungs
+        self, request: Classification, chosen: ChosenExit, faster: FasterRungs
     ) -> tuple[ChosenExit, bool]:
         """Return what a request gets now, and whether it may move at all.
 
         Raises:
             DeadlineExceeded: the request would wait for more than its share of the time it has.
         """
-        path = faster.path(chosen, request.exit_choice, request.degrade)
+        path = faster.path(chosen, request.asked.exit_choice, request.asked.degrade)
         if not path:
             return chosen, False
         if faster.overload.deadline == "cap" and request.deadline_s < math.inf:
             free_s = request.deadline_s - self._engine.clock()
-            if self._engine.wait_s(request.client, request.priority) > _MOST_WAIT * free_s:
+            if self._engine.wait_s(request.client.identity, request.priority) > _MOST_WAIT * free_s:
                 raise DeadlineExceeded(
                     "the queue before this request takes more than half of its timeout_ms; allow "
                     "more time, or try again later"
                 )
-        return path.at(self.level(faster, request.client, request.priority)), True
+        return path.at(self.level(faster, request.client.identity, request.priority)), True
 
     def causes(self, chosen: ChosenExit, answers: Sequence[Answer]) -> tuple[Cause, ...]:
         """Count the degraded answers among those of a request, and return why they are."""

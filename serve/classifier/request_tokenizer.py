@@ -8,11 +8,10 @@ from typing import TypeAlias, TypeVar
 
 from tokenizers import Encoding
 
-from serve.classifier.request import ModelRequest
+from serve.classifier.classification import Classification
 from serve.classifier.windowed import num_windows
 from serve.engine.engine import Engine
 from serve.errors import DeadlineExceeded, TextTooLong, TooManyInputs
-from serve.policy.windowing import Windows
 from serve.tokenization.inputs import Ids, Input, InputReader, pieces_of, size_of
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut
@@ -50,7 +49,7 @@ class RequestTokenizer:
         self._observe, self._pool = observe, pool
         self._tokens_coming = 0  # of requests that are being tokenized in pieces
 
-    async def tokenize(self, request: ModelRequest, windows: Windows | None) -> Texts:
+    async def tokenize(self, request: Classification) -> Texts:
         """Return the inputs' tokens, and note in the request when they were made.
 
         Raises:
@@ -58,11 +57,11 @@ class RequestTokenizer:
         """
         began_s = self._engine.clock()
         if _is_short(request.inputs):
-            texts = self._read(request, windows, request.inputs)
-            if windows:
+            texts = self._read(request, request.inputs)
+            if request.windows:
                 _check_rows(request, _num_rows(texts))
         else:
-            texts = await self._in_pieces(request, windows)
+            texts = await self._in_pieces(request)
         ended_s = self._engine.clock()
         self._observe(ended_s - began_s)
         request.tokenized = began_s, ended_s
@@ -90,17 +89,16 @@ class RequestTokenizer:
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, encode_and_show)
 
-    async def _in_pieces(
-        self, request: ModelRequest, windows: Windows | None
-    ) -> list[Tokens | Cut]:
+    async def _in_pieces(self, request: Classification) -> list[Tokens | Cut]:
         """Tokenize on the pool; other requests take turns with the pieces of this one.
 
         A request that is cancelled, expired or too large for the queue ends after a piece.
         """
-        loop, texts, num_rows, num_tokens = asyncio.get_running_loop(), list[Tokens | Cut](), 0, 0
+        loop, client = asyncio.get_running_loop(), request.client.identity
+        texts, num_rows, num_tokens = list[Tokens | Cut](), 0, 0
         try:
             for piece in pieces_of(request.inputs):
-                task = partial(self._read_in_time, request, windows, piece, len(texts))
+                task = partial(self._read_in_time, request, piece, len(texts))
                 read = await loop.run_in_executor(self._pool, task)
                 texts += read
                 num_rows += _num_rows(read)
@@ -111,29 +109,21 @@ class RequestTokenizer:
                 others = self._tokens_coming - num_tokens
                 coming_rows = num_rows + len(request.inputs) - len(texts)
                 _check_rows(request, coming_rows)
-                self._engine.check_room(coming_rows, num_tokens, request.client, others)
+                self._engine.check_room(coming_rows, num_tokens, client, others)
         finally:
             self._tokens_coming -= num_tokens
         return texts
 
-    def _read_in_time(
-        self, request: ModelRequest, windows: Windows | None, piece: Sequence[Input], first: int
-    ) -> Texts:
+    def _read_in_time(self, request: Classification, piece: Sequence[Input], first: int) -> Texts:
         if request.deadline_s <= self._engine.clock():
             raise DeadlineExceeded
-        return self._read(request, windows, piece, first)
+        return self._read(request, piece, first)
 
-    def _read(
-        self,
-        request: ModelRequest,
-        windows: Windows | None,
-        inputs: Sequence[Input],
-        first: int = 0,
-    ) -> Texts:
-        plain = request.special_tokens == "text"
+    def _read(self, request: Classification, inputs: Sequence[Input], first: int = 0) -> Texts:
+        plain, windows = request.special_tokens == "text", request.windows
         try:
             if windows is None:
-                return self._inputs.read(inputs, request.truncate, first, plain)
+                return self._inputs.read(inputs, request.asked.truncate, first, plain)
             return self._inputs.read_windows(inputs, windows.stride, first, plain)
         except TextTooLong as error:
             request.num_tokens += error.num_tokens
@@ -159,7 +149,7 @@ def _num_tokens(texts: Texts) -> int:
     return sum(len(row.input_ids) for of_text in rows for row in of_text)
 
 
-def _check_rows(request: ModelRequest, num_rows: int) -> None:
+def _check_rows(request: Classification, num_rows: int) -> None:
     if request.max_rows is not None and num_rows > request.max_rows:
         raise TooManyInputs(
             f"inputs: {num_rows} texts and windows of them, at most {request.max_rows} per request"

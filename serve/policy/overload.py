@@ -1,11 +1,16 @@
 """What may be given up while more comes than the server can answer."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from serve.policy.ladder import Loss
 from serve.policy.target import SmallShare
+
+# Why an answer is degraded: a faster rung took the place of the one that was asked for, or the
+# deadline came before the rule let the text leave.
+Cause: TypeAlias = Literal["overload", "deadline"]
+CAUSES: Final[tuple[Cause, ...]] = ("overload", "deadline")
 
 _EXAMPLE = '{"max_disagreement": 0.03}'
 _NEVER_TAG, _LIMIT_TAG = "<never>", "<limit>"

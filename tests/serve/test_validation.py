@@ -5,7 +5,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails
 
 from serve.api.schemas.policy import PolicyUpdate
-from serve.api.schemas.request import ClassifyRequest
+from serve.classifier.classify_request import ClassifyRequest
 from serve.policy.document import Policy
 from serve.policy.rollout import Plan
 from serve.validation import explain

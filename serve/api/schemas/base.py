@@ -1,14 +1,8 @@
-"""Base classes of the JSON schemas: requests are validated strictly, all are frozen."""
+"""Base classes of the JSON that clients receive."""
 
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-
-
-class RequestModel(BaseModel):
-    """JSON that clients send: no unknown fields, no conversion between types."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class ResponseModel(BaseModel):

@@ -5,9 +5,10 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from serve.api.model_changes import ModelsChanged
-from serve.api.schemas.base import RequestModel, SparseModel
+from serve.api.schemas.base import SparseModel
 from serve.api.schemas.policy import Followers, Why
 from serve.policy.model_set import Alias, ModelSet, SetChange
+from serve.validation import RequestModel
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 

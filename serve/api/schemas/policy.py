@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from serve.api.replicas import Refreshed
-from serve.api.schemas.base import RequestModel, SparseModel
+from serve.api.schemas.base import SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
@@ -18,7 +18,7 @@ from serve.policy.ladder import Certificate
 from serve.policy.live import NextPolicy
 from serve.policy.merge_patch import deeper_than, merge_patch
 from serve.policy.rollout import RolloutState
-from serve.validation import PRINTABLE, explain
+from serve.validation import PRINTABLE, RequestModel, explain
 
 MAX_VERSION: Final = 10**18 - 1
 _MOST_LEVELS: Final = 16

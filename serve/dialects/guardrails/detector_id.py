@@ -5,8 +5,7 @@ from typing import Final
 
 from serve.api.context import AppContext
 from serve.api.dial import EXIT
-from serve.api.followed import followed_by
-from serve.api.model_choice import models_for
+from serve.api.model_choice import followed_by, models_for
 from serve.api.request import Request
 from serve.classifier.classifier import Classifier
 from serve.dialects.guardrails.schemas import GuardrailParameters

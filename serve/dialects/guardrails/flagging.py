@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from serve.api.classification import Classification, read_fields, respond
+from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.exit_report import DEFERRED, MAX_LISTED, exit_headers
 from serve.api.json_encoding import to_json
@@ -12,8 +12,9 @@ from serve.api.locks import Locks, bound, undecided
 from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
-from serve.api.schemas.request import ClassifyRequest
+from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
+from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.flagger import FlaggedBy
 from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
@@ -48,20 +49,18 @@ class Flagged(NamedTuple):
 
     def found(self) -> list[list[FlaggedBy]]:
         """Return what flags each text."""
-        classified = self.answered.classified
-        flagger = classified.flagger
+        answered, flagger = self.answered, self.answered.flagger
         assert flagger is not None
         # There is one answer more than texts where there are no texts.
-        answers = zip(self.blank, classified.answers, classified.tokens, strict=False)
+        answers = zip(self.blank, answered.answers, answered.tokens, strict=False)
         return [[] if blank else flagger.found(answer, tokens) for blank, answer, tokens in answers]
 
     def deferred(self) -> list[bool]:
         """Tell of each text whether it is deferred: empty where the flag defers no text."""
-        classified = self.answered.classified
-        flagger = classified.flagger
+        answered, flagger = self.answered, self.answered.flagger
         if flagger is None or not flagger.defer:
             return []
-        answers = zip(self.blank, classified.answers, classified.tokens, strict=False)
+        answers = zip(self.blank, answered.answers, answered.tokens, strict=False)
         return [not b and bool(flagger.defers(answer, tokens)) for b, answer, tokens in answers]
 
     def check_complete(self, found: Sequence[Sequence[FlaggedBy]]) -> None:
@@ -70,7 +69,7 @@ class Flagged(NamedTuple):
         Raises:
             DeadlineExceeded: there is such a text.
         """
-        answers = zip(self.blank, found, self.answered.classified.answers, strict=False)
+        answers = zip(self.blank, found, self.answered.answers, strict=False)
         for blank, flags, answer in answers:
             if blank or answer.reason is not Reason.DEADLINE:
                 continue

@@ -4,9 +4,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel, examples
-from serve.api.schemas.inputs import MAX_LIST
+from serve.api.schemas.base import ResponseModel, SparseModel, examples
+from serve.classifier.classify_request import MAX_LIST
 from serve.policy.profile import Unchecked
+from serve.validation import RequestModel
 
 
 class GuardrailParameters(RequestModel):

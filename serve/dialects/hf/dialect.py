@@ -7,7 +7,7 @@ are a list in a list. For token classification it takes the whole list.
 from functools import partial
 from typing import Any
 
-from serve.api.classification import Classification, read_fields, respond
+from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import TRUNCATE, Dialect, error_text
 from serve.api.documented import classify_errors
@@ -19,6 +19,7 @@ from serve.api.response import Response
 from serve.api.route import Route
 from serve.api.schemas.error import ErrorText
 from serve.api.scores import entities, function_of_transformers, label_scores
+from serve.classifier.classification import Classification
 from serve.dialects.hf.schemas import (
     HuggingFaceEntity,
     HuggingFaceLabel,

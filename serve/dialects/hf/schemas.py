@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel, examples
+from serve.api.schemas.base import ResponseModel, SparseModel, examples
+from serve.validation import RequestModel
 
 
 class HuggingFaceParameters(RequestModel):

@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from serve.api.classification import Classification, read_fields, respond
+from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect, error_text
 from serve.api.documented import classify_errors
@@ -17,6 +17,7 @@ from serve.api.response import Response
 from serve.api.route import Route
 from serve.api.schemas.error import ErrorText
 from serve.api.scores import check_labels_texts, label_scores
+from serve.classifier.classification import Classification
 from serve.dialects.kserve.schemas import KServeParameters, KServeRequest, KServeResponse
 
 # The names of our fields in the request.
@@ -41,7 +42,7 @@ async def predict(context: AppContext, request: Request, body: KServeRequest) ->
 def _write(answered: Classification) -> Response:
     traits = answered.classifier.traits
     predictions = [{each.label: each.score for each in row} for row in label_scores(answered)]
-    exits = [exit_report(traits, answer) for answer in answered.classified.answers]
+    exits = [exit_report(traits, answer) for answer in answered.answers]
     return Response(to_json({"predictions": predictions, "exits": exits}), exit_headers(answered))
 
 

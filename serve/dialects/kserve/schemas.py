@@ -5,8 +5,9 @@ from typing import Any
 from pydantic import Field
 
 from serve.api.exit_report import ExitReport
-from serve.api.schemas.base import RequestModel, ResponseModel, examples
-from serve.api.schemas.inputs import MAX_LIST
+from serve.api.schemas.base import ResponseModel, examples
+from serve.classifier.classify_request import MAX_LIST
+from serve.validation import RequestModel
 
 
 class KServeParameters(RequestModel):

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from serve.access.keys import Scope
-from serve.api.classification import read_fields, respond
+from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import TRUNCATE, Dialect, error_text
 from serve.api.documented import classify_errors

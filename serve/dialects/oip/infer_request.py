@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.api.classification import check_inputs
+from serve.api.classify import check_inputs
 from serve.api.dial import read_degrade, read_exit
 from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.classifier.classifier import Classifier

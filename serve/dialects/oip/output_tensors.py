@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.api.classification import Classification
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import rounded, short, to_json
 from serve.api.response import JSON, Response
 from serve.api.scores import Function, score_rows
+from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.infer_body import HEADER_LENGTH, packed
 from serve.dialects.oip.signature import BYTES, FP32, INT32, VERSION, output_specs
@@ -78,8 +78,8 @@ class _Arrays:
 
     def __init__(self, answered: Classification) -> None:
         self._manifest = answered.classifier.bundle.manifest
-        self._classified = answered.classified
-        self._answers = answered.classified.answers
+        self._lengths = answered.lengths
+        self._answers = answered.answers
         self.labels = self._manifest.labels
 
     @cached_property
@@ -117,7 +117,7 @@ class _Arrays:
 
     @property
     def num_tokens(self) -> NDArray[np.int32]:
-        return _column(list(self._classified.lengths), "<i4")
+        return _column(list(self._lengths), "<i4")
 
     @property
     def exit_layer(self) -> NDArray[np.int32]:
@@ -156,15 +156,15 @@ def _as_classes(
 def answer_parameters(answered: Classification) -> dict[str, Any]:
     """Return the parameters of an answer; what is an object is JSON in a text."""
     found: dict[str, Any] = {
-        "policy_version": answered.classified.policy_version,
+        "policy_version": answered.policy_version,
         "score_scale": answered.classifier.scores.score_scale,
     }
-    if resolution := answered.classified.resolution:
+    if resolution := answered.resolution:
         found["exit_rule"] = resolution.texts["exit_rule"]
         found["certificate"] = resolution.texts["certificate"]
-    if answered.arm:
-        found["arm"] = answered.arm
-    if degraded := answered.classified.degraded:
+    if answered.live.arm:
+        found["arm"] = answered.live.arm.name
+    if degraded := answered.degraded:
         found |= {"degraded": True, "degraded_by": ",".join(degraded)}
     return found
 

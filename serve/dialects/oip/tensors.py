@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.api.json_decoding import MAX_ELEMENTS
-from serve.api.schemas.inputs import MAX_LIST
+from serve.classifier.classify_request import MAX_LIST
 from serve.dialects.oip.signature import BYTES, INPUTS, TensorSpec
 from serve.errors import InvalidTensor
 

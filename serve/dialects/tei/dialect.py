@@ -7,7 +7,7 @@ is that of a model: `http://host/models/NAME`.
 from functools import partial
 from typing import Any
 
-from serve.api.classification import Classification, read_fields, respond
+from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import Dialect
 from serve.api.documented import classify_errors
@@ -18,8 +18,9 @@ from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Route
 from serve.api.routes.operations import check_ready
-from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import Function, check_labels_texts, label_scores
+from serve.classifier.classification import Classification
+from serve.classifier.classify_request import MAX_LIST, TOO_MANY
 from serve.dialects.tei.model import MODEL_ROUTES, TAG
 from serve.dialects.tei.schemas import TeiError, TeiPrediction, TeiRequest
 from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
@@ -77,18 +78,18 @@ def _write(several: bool, raw_scores: bool | None, answered: Classification) -> 
 
 def _timing(answered: Classification) -> dict[str, str]:
     """Return TEI's headers, times in whole milliseconds as there; the slowest text counts."""
-    classified = answered.classified
+    began_s, ended_s = answered.tokenized or (0.0, 0.0)
     seconds = {
         "X-Compute-Time": answered.total_s,
         "X-Total-Time": answered.total_s,
-        "X-Tokenization-Time": classified.tokenize_s,
-        "X-Queue-Time": max(each.queue_s for each in classified.answers),
-        "X-Inference-Time": max(each.compute_s for each in classified.answers),
+        "X-Tokenization-Time": ended_s - began_s,
+        "X-Queue-Time": max(each.queue_s for each in answered.answers),
+        "X-Inference-Time": max(each.compute_s for each in answered.answers),
     }
     return {
         "X-Compute-Type": answered.classifier.device,
-        "X-Compute-Characters": str(sum(map(size_of, answered.request.read_inputs()))),
-        "X-Compute-Tokens": str(sum(classified.lengths)),
+        "X-Compute-Characters": str(sum(map(size_of, answered.inputs))),
+        "X-Compute-Tokens": str(sum(answered.lengths)),
         **{name: str(int(value * 1000)) for name, value in seconds.items()},
     }
 

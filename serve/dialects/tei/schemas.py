@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 from pydantic.config import JsonDict
 
-from serve.api.schemas.base import RequestModel, ResponseModel, examples
-from serve.api.schemas.inputs import MAX_LIST
+from serve.api.schemas.base import ResponseModel, examples
+from serve.classifier.classify_request import MAX_LIST
+from serve.validation import RequestModel
 
 _TEXT: JsonDict = {"type": "string"}
 _TEXT_OR_PAIR: JsonDict = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 2}

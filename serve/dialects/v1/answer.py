@@ -1,14 +1,13 @@
 """Writes the answer to `/v1/classify`."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from serve.api.classification import Classification
 from serve.api.exit_report import exit_report
 from serve.api.json_encoding import milliseconds, rounded, short, to_json
 from serve.api.response import Response
-from serve.api.schemas.request import ClassifyRequest, Extra
-from serve.classifier.classifier import Classified, Classifier
+from serve.classifier.classification import Classification
+from serve.classifier.classify_request import Extra
 from serve.dialects.v1.results import (
     Json,
     LabelOutput,
@@ -23,53 +22,52 @@ from serve.tokenization.tokenizer import Tokens
 
 def write(answered: Classification) -> Response:
     """Return the answer to a request."""
-    classifier, _, classified, total_s, arm = answered
-    answers = classified.answers
+    classifier, answers = answered.classifier, answered.answers
     fields = {
         "model": classifier.name,
-        "policy_version": classified.policy_version,
+        "policy_version": answered.policy_version,
         "score_scale": classifier.scores.score_scale,
         "results": _results(answered),
         "timing": {
             "queue_ms": milliseconds(max([answer.queue_s for answer in answers])),
             "compute_ms": milliseconds(max([answer.compute_s for answer in answers])),
-            "total_ms": milliseconds(total_s),
+            "total_ms": milliseconds(answered.total_s),
         },
     }
-    if classified.resolution:
-        fields |= classified.resolution.report
-    if arm:
-        fields["arm"] = arm
-    if classified.degraded:
-        fields |= {"degraded": True, "degraded_by": classified.degraded}
+    if answered.resolution:
+        fields |= answered.resolution.report
+    if answered.live.arm:
+        fields["arm"] = answered.live.arm.name
+    if answered.degraded:
+        fields |= {"degraded": True, "degraded_by": answered.degraded}
     return Response(to_json(fields))
 
 
 def _results(answered: Classification) -> list[Json]:
-    classifier, request, classified, *_ = answered
-    output, traits = _task_output(classifier, request), classifier.traits
-    answers, tokens = classified.answers, classified.tokens
+    output, traits = _task_output(answered), answered.classifier.traits
+    answers, tokens, returned = answered.answers, answered.tokens, answered.asked.returned
     results = output.results(answers, tokens)
     for result, answer in zip(results, answers, strict=True):
         result["exit"] = exit_report(traits, answer)
-    if request.returned:
-        extras = _Extras(output, traits, request.returned)
+    if returned:
+        extras = _Extras(output, traits, returned)
         for result, answer, each in zip(results, answers, tokens, strict=True):
             extras.add(result, answer, each)
-    if classified.flagger or classified.reports:
+    if answered.flagger or answered.reports:
         for place, result in enumerate(results):
-            _add_decision(result, classified, place)
+            _add_decision(result, answered, place)
     return results
 
 
-def _task_output(classifier: Classifier, request: ClassifyRequest) -> TaskOutput:
-    labels = classifier.traits.labels
+def _task_output(answered: Classification) -> TaskOutput:
+    classifier = answered.classifier
     if classifier.entities is not None:
-        return TokenOutput(classifier.entities, request.aggregation or "simple")
+        return TokenOutput(classifier.entities, answered.aggregation)
     if classifier.traits.task == "regression":
         return RegressionOutput()
     several = classifier.traits.task == "multi_label"
-    return LabelOutput(labels, request.top_k, "sigmoid" if several else "softmax")
+    function: Literal["sigmoid", "softmax"] = "sigmoid" if several else "softmax"
+    return LabelOutput(classifier.traits.labels, answered.asked.top_k, function)
 
 
 class _Extras(NamedTuple):
@@ -97,15 +95,15 @@ class _Extras(NamedTuple):
         return found
 
 
-def _add_decision(result: Json, classified: Classified, place: int) -> None:
+def _add_decision(result: Json, answered: Classification, place: int) -> None:
     """Add what a flag and windows say."""
-    if classified.flagger:
-        flags = classified.flagger.flags(classified.answers[place], classified.tokens[place])
+    if flagger := answered.flagger:
+        flags = flagger.flags(answered.answers[place], answered.tokens[place])
         result |= {"flagged": bool(flags), "flags": flags}
-        if classified.flagger.defer:
-            defers = classified.flagger.defers(classified.answers[place], classified.tokens[place])
+        if flagger.defer:
+            defers = flagger.defers(answered.answers[place], answered.tokens[place])
             result |= {"deferred": bool(defers), "defers": defers}
-    if report := classified.reports.get(place):
+    if report := answered.reports.get(place):
         start, end = report.span
         result["windows"] = {
             "count": report.num_windows,

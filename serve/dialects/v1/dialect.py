@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from serve.api.classification import read_fields, respond
+from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dial import has_dial
 from serve.api.dialect import OWN
@@ -11,7 +11,7 @@ from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Route
 from serve.api.schemas.error import ErrorBody
-from serve.api.schemas.request import ClassifyRequest
+from serve.classifier.classify_request import ClassifyRequest
 from serve.dialects.v1.answer import write
 from serve.dialects.v1.schemas import ClassifyResponse
 

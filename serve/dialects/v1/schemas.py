@@ -7,8 +7,8 @@ from pydantic import ConfigDict, Field
 from serve.api.exit_report import ExitReport, ShownScale, Signal
 from serve.api.schemas.base import ResponseModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
-from serve.classifier.degrading import Cause
 from serve.policy.ladder import Certificate
+from serve.policy.overload import Cause
 from serve.policy.rollout import Arm
 
 _ON_DEMAND = "Only if `return` asks for them. "

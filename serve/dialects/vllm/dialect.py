@@ -5,7 +5,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from serve.api.classification import Classification, check_inputs, read_fields, respond
+from serve.api.classify import check_inputs, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.documented import classify_errors
@@ -15,8 +15,9 @@ from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Route
-from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import check_labels_texts, function_of_transformers, label_scores
+from serve.classifier.classification import Classification
+from serve.classifier.classify_request import MAX_LIST, TOO_MANY
 from serve.dialects.vllm.schemas import OpenAIError, VllmRequest, VllmResponse
 from serve.errors import InvalidRequest, OfframpError
 
@@ -87,9 +88,9 @@ def _wants_logits(body: VllmRequest) -> bool:
 
 
 def _write(request_id: str, logits: bool, answered: Classification) -> Response:
-    classifier, classified = answered.classifier, answered.classified
+    classifier = answered.classifier
     rows = label_scores(answered, "none" if logits else function_of_transformers(classifier))
-    num_tokens = sum(classified.lengths)
+    num_tokens = sum(answered.lengths)
     fields = {
         "id": f"classify-{request_id}",
         "object": "list",
@@ -103,7 +104,7 @@ def _write(request_id: str, logits: bool, answered: Classification) -> Response:
                 "num_classes": len(row),
                 "exit": exit_report(classifier.traits, answer),
             }
-            for index, (row, answer) in enumerate(zip(rows, classified.answers, strict=True))
+            for index, (row, answer) in enumerate(zip(rows, answered.answers, strict=True))
         ],
         "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens, "completion_tokens": 0},
     }

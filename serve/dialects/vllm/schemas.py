@@ -6,8 +6,9 @@ from pydantic import Field
 from pydantic.config import JsonDict
 
 from serve.api.exit_report import ExitReport
-from serve.api.schemas.base import RequestModel, ResponseModel, examples
-from serve.api.schemas.inputs import MAX_LIST
+from serve.api.schemas.base import ResponseModel, examples
+from serve.classifier.classify_request import MAX_LIST
+from serve.validation import RequestModel
 
 _TEXT: JsonDict = {"type": "string"}
 _IDS: JsonDict = {"type": "array", "items": {"type": "integer"}}

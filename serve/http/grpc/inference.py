@@ -8,17 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from serve.api.body import give_way
-from serve.api.classification import (
-    MAX_INLINE_LOGITS,
-    Classification,
-    check_inputs,
-    classify,
-    num_logits,
-    read_fields,
-)
+from serve.api.classify import MAX_INLINE_LOGITS, check_inputs, classify, num_logits, read_fields
 from serve.api.context import AppContext
 from serve.api.model_choice import model_for
-from serve.api.schemas.request import ClassifyRequest
+from serve.classifier.classification import Classification
+from serve.classifier.classify_request import ClassifyRequest
 from serve.dialects.oip.infer_request import NAMES, check_known, class_count, dial_of, inputs_of
 from serve.dialects.oip.model_routes import check_version
 from serve.dialects.oip.output_tensors import (
@@ -76,7 +70,7 @@ async def infer(context: AppContext, call: Call, message: Any) -> Any:
     body = _in_time(read_fields(fields, call.request.headers, NAMES), call.rpc.time_remaining())
     answered = await classify(context, call.request, body)
     as_bytes = bool(message.raw_input_contents)
-    if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
+    if num_logits(answered) <= MAX_INLINE_LOGITS:
         return _answer(answered, wanted, message.id, as_bytes)
     return await asyncio.to_thread(_answer, answered, wanted, message.id, as_bytes)
 

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError, Message
 from grpc_reflection.v1alpha import reflection_pb2
 
 from serve.api.json_decoding import MAX_ELEMENTS, MAX_FIELDS
-from serve.api.schemas.inputs import MAX_LIST
+from serve.classifier.classify_request import MAX_LIST
 from serve.dialects.oip.schemas import MAX_AXES, MAX_OUTPUTS
 from serve.dialects.oip.signature import INPUTS
 from serve.errors import InvalidTensor

@@ -15,9 +15,10 @@ from pydantic import TypeAdapter
 
 from serve.audits.counts import REQUEST, AuditKey, Tally
 from serve.bundle.loader import Bundle, load_bundle
+from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
+from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.options import EngineOptions
-from serve.classifier.request import ModelRequest
 from serve.dialects.v1.results import LabelOutput, RegressionOutput, TokenOutput
 from serve.policy.audit import Audit
 from serve.policy.database import Database
@@ -26,7 +27,6 @@ from serve.policy.windowing import Windows
 from serve.rules import LayerRule, NeverRule
 from serve.rules.replay import Recording
 from serve.rules.traits import Task
-from serve.tokenization.tokenizer import Text
 from tests.serve.support.ladders import NEVER, SAFE, certificate, certify, rung
 from tests.serve.support.task_bundles import EXITS, Kind, write_task_bundle
 from tests.support.patience import until
@@ -54,12 +54,12 @@ class Audited:
 
     def ask(self, texts: Sequence[str], rule: Any = FIRST, **fields: Any) -> list[dict[str, Any]]:
         """Classify texts; return the results as version 1 of the API shows them."""
-        request = ModelRequest([Text(text) for text in texts], rule, **fields)
-        classified = asyncio.run(self._classify(request))
-        shown = self._output(request).results(classified.answers, classified.tokens)
-        flagger = classified.flagger
+        request = Classification(ClassifyRequest(inputs=list(texts), exit=rule, **fields))
+        asyncio.run(self._classify(request))
+        shown = self._output(request).results(request.answers, request.tokens)
+        flagger = request.flagger
         for place, result in enumerate(shown):
-            answer, tokens = classified.answers[place], classified.tokens[place]
+            answer, tokens = request.answers[place], request.tokens[place]
             result["flagged"] = bool(flagger and flagger.flags(answer, tokens))
         return shown
 
@@ -83,12 +83,11 @@ class Audited:
         yield
         policy.change(live, None)
 
-    async def _classify(self, request: ModelRequest) -> Any:
-        classified = await self.classifier.classify(request)
+    async def _classify(self, request: Classification) -> None:
+        await self.classifier.classify(request)
         await asyncio.sleep(0)
-        return classified
 
-    def _output(self, request: ModelRequest) -> Any:
+    def _output(self, request: Classification) -> Any:
         traits = self.classifier.traits
         if traits.task == "token":
             assert self.classifier.entities is not None
@@ -295,7 +294,9 @@ def test_a_profile_that_changes_or_comes_back_is_counted_anew_and_others_are_not
 
 def test_a_request_that_fails_or_is_cancelled_is_not_audited(certified: Bundle) -> None:
     async def leave(audited: Audited) -> None:
-        asked = asyncio.ensure_future(audited.classifier.classify(ModelRequest([Text("w1")])))
+        asked = asyncio.ensure_future(
+            audited.classifier.classify(Classification(ClassifyRequest(inputs="w1")))
+        )
         await asyncio.sleep(0)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):

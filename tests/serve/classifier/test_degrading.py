@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
+from serve.classifier.classification import Classification
+from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.degrading import Degrading
-from serve.classifier.request import ModelRequest
 from serve.engine.row import Priority
 from serve.errors import DeadlineExceeded
 from serve.policy.applied import AppliedPolicy
@@ -69,7 +70,9 @@ def test_a_request_waits_for_half_of_its_time_at_most(
 ) -> None:
     engine = Engine({("", Priority.NORMAL): wait_s})
     applied = AppliedPolicy(Policy.model_validate(POLICY), served())
-    request, found = ModelRequest([], deadline_s=100 + free_s), None
+    timeout_ms = None if math.isinf(free_s) else 1000 * free_s
+    asked = ClassifyRequest(inputs="w1", timeout_ms=timeout_ms)
+    request, found = Classification(asked, arrived_s=100), None
     assert applied.faster
     with suppress(DeadlineExceeded):
         found = Degrading(engine).plan(request, applied.exit_for(None), applied.faster)  # type: ignore[arg-type]

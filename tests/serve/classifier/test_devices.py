@@ -9,14 +9,14 @@ import pytest
 
 from serve.bundle.loader import Bundle
 from serve.classifier import classifier as module
+from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
+from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.options import EngineOptions
-from serve.classifier.request import ModelRequest
 from serve.engine.cost_model import CostModel, SegmentCost
 from serve.policy.database import Database
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.placement import Device, Placement
-from serve.tokenization.tokenizer import Text
 from tests.support.tiny import DEPTH
 
 LAUNCHES_ARE_DEAR = CostModel([SegmentCost(1e-4, 1e-7)] * DEPTH)
@@ -54,7 +54,7 @@ def test_batches_are_as_large_as_suits_the_device_unless_told_otherwise(
 ) -> None:
     classifier, observer = start(bundle, monkeypatch, Placement(device, "fp32"), options)
     try:
-        asyncio.run(classifier.classify(ModelRequest([Text("w1")] * 600)))
+        asyncio.run(classifier.classify(Classification(ClassifyRequest(inputs=["w1"] * 600))))
     finally:
         classifier.engine.stop(0)
     assert max(call.args[0].num_rows for call in observer.batch.call_args_list) == expected

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.bundle.loader import Bundle
+from serve.classifier.classification import Classification
+from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.flagger import Flagger
-from serve.classifier.request import ModelRequest
 from serve.classifier.windowed import Windowed, num_tokens, num_windows
 from serve.engine.row import Answer, Row
 from serve.errors import Cancelled, ModelFailure, OfframpError
@@ -37,12 +38,13 @@ def answer(flagged: bool) -> Answer:
     return SURE._replace(logits=np.float32([0, 1 if flagged else -1]))
 
 
-def raced(sizes: Sequence[int]) -> tuple[Windowed, ModelRequest, list[Row]]:
+def raced(sizes: Sequence[int]) -> tuple[Windowed, Classification, list[Row]]:
     """Return the rows of texts with so many windows; the first that is flagged ends its text."""
     texts = [Cut(TOKENS, [TOKENS] * n, [], [], 1) if n > 1 else TOKENS for n in sizes]
     flagger = cast("Flagger", SecondLabel())
     windowed = Windowed(texts, Windows(stride=8, combine="any"), flagger, "single_label")
-    request, rows = ModelRequest([]), [fake_row(place + 1) for place in range(sum(sizes))]
+    request = Classification(ClassifyRequest(inputs="w1"))
+    rows = [fake_row(place + 1) for place in range(sum(sizes))]
     for place, row in enumerate(rows):
         row.waiter, row.tag = request, place
     request.expect(rows, windowed)
@@ -62,7 +64,7 @@ def test_the_first_flagged_window_ends_the_work_on_its_text_alone(
         for place in order:
             gone = Cancelled("another row has answered") if rows[place].cancelled else None
             request.settle(place, gone or answer(flagged[place]))
-        return await request.answers(), windowed.winners, [row.cancelled for row in rows]
+        return await request.outcomes(), windowed.winners, [row.cancelled for row in rows]
 
     answers, winners, cancelled = asyncio.run(run())
     for text, size in enumerate(sizes):
@@ -79,7 +81,7 @@ def test_an_error_before_any_flag_ends_the_request_and_one_after_it_is_of_no_acc
         _, request, _ = raced([len(results)])
         for place, result in enumerate(results):
             request.settle(place, result)
-        return await request.answers()
+        return await request.outcomes()
 
     broken = ModelFailure("broken")
     with pytest.raises(ModelFailure):

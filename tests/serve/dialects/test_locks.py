@@ -11,8 +11,9 @@ import grpc
 import pytest
 
 from serve.access.keys import Key, new_key
-from serve.classifier.classifier import Classified, Classifier
-from serve.classifier.request import ModelRequest
+from serve.classifier.classification import Classification
+from serve.classifier.classifier import Classifier
+from serve.policy.live import Live
 from serve.rules.reason import Reason
 from tests.serve.dialects.spoken import BASIC, CONTENTS, LABEL, LONG, PARAMETERS, SPEAK, Dial
 from tests.serve.http.grpc.conftest import asked, stub
@@ -220,10 +221,9 @@ def test_a_deadline_is_no_way_to_an_early_exit_where_a_flag_is_kept(
 ) -> None:
     in_time = Classifier.classify
 
-    async def late(self: Classifier, request: ModelRequest) -> Classified:
-        found = await in_time(self, request)
-        answers = [each._replace(reason=Reason.DEADLINE) for each in found.answers]
-        return found._replace(answers=answers)
+    async def late(self: Classifier, request: Classification, live: Live) -> None:
+        await in_time(self, request, live)
+        request.answers = [each._replace(reason=Reason.DEADLINE) for each in request.answers]
 
     monkeypatch.setattr(Classifier, "classify", late)
     for default, key, limits, status in (

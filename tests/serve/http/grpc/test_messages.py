@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from serve.api.json_decoding import MAX_ELEMENTS
-from serve.api.schemas.inputs import MAX_LIST
+from serve.classifier.classify_request import MAX_LIST
 from serve.errors import InvalidTensor
 from serve.http.grpc import messages
 from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, parse, types_of
