@@ -14,137 +14,93 @@ STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, System
 
 
 class OfframpError(Exception):
-    """Base of all expected errors."""
+    """Base of all expected errors; a subclass has the status and code of its base, or its own."""
 
     status = 500
     code = "internal"
 
+    def __init_subclass__(cls, status: int | None = None, code: str | None = None) -> None:
+        cls.status, cls.code = status or cls.status, code or cls.code
 
-class InvalidRequest(OfframpError):
+
+class InvalidRequest(OfframpError, status=422, code="invalid_request"):
     """The request is well-formed JSON but asks for something impossible."""
 
-    status = 422
-    code = "invalid_request"
 
-
-class InvalidTensor(InvalidRequest):
+class InvalidTensor(InvalidRequest, status=400, code="invalid_tensor"):
     """A tensor, or what goes with it, that is not as the Open Inference Protocol has it."""
 
-    status = 400
-    code = "invalid_tensor"
 
-
-class MalformedBody(OfframpError):
+class MalformedBody(OfframpError, status=400, code="malformed_body"):
     """The body is not well-formed JSON."""
 
-    status = 400
-    code = "malformed_body"
 
-
-class BadRequest(OfframpError):
+class BadRequest(OfframpError, status=400, code="bad_request"):
     """What came is not well-formed HTTP/1.1."""
 
-    status = 400
-    code = "bad_request"
 
-
-class RequestTimeout(OfframpError):
+class RequestTimeout(OfframpError, status=408, code="request_timeout"):
     """The request came too slowly."""
 
-    status = 408
-    code = "request_timeout"
 
-
-class HeadTooLarge(OfframpError):
+class HeadTooLarge(OfframpError, status=431, code="head_too_large"):
     """The request line with the headers, or one line between chunks, exceeds the limit."""
 
-    status = 431
-    code = "head_too_large"
 
-
-class TargetTooLong(OfframpError):
+class TargetTooLong(OfframpError, status=414, code="target_too_long"):
     """The target of the request, a path with its query, exceeds the limit."""
 
-    status = 414
-    code = "target_too_long"
 
-
-class InvalidRule(InvalidRequest):
+class InvalidRule(InvalidRequest, code="invalid_rule"):
     """An exit rule that contradicts itself or that the model cannot follow."""
 
-    code = "invalid_rule"
 
-
-class TargetOutOfReach(InvalidRule):
+class TargetOutOfReach(InvalidRule, code="target_out_of_reach"):
     """No rule keeps all bounds of a target; the message names the nearest that can be had."""
 
-    code = "target_out_of_reach"
 
-
-class UnknownProfile(InvalidRequest):
+class UnknownProfile(InvalidRequest, code="unknown_profile"):
     """The request names a profile the live policy does not have."""
 
-    code = "unknown_profile"
 
-
-class NoFlag(InvalidRequest):
+class NoFlag(InvalidRequest, code="no_flag"):
     """A guardrail asks, and neither the request nor its profile has a flag to decide by."""
 
-    code = "no_flag"
 
-
-class OverrideForbidden(OfframpError):
+class OverrideForbidden(OfframpError, status=403, code="override_forbidden"):
     """The live policy does not let a request choose this exit rule."""
 
-    status = 403
-    code = "override_forbidden"
 
-
-class TextTooLong(InvalidRequest):
+class TextTooLong(InvalidRequest, code="text_too_long"):
     """The text has more tokens than the model takes.
 
     Attributes:
         num_tokens: that were made of it and of texts beside it; 0 if it was refused before.
     """
 
-    code = "text_too_long"
-
     def __init__(self, message: str, num_tokens: int = 0) -> None:
         super().__init__(message)
         self.num_tokens = num_tokens
 
 
-class TooManyInputs(InvalidRequest):
+class TooManyInputs(InvalidRequest, code="too_many_inputs"):
     """The request holds more inputs than one request may."""
 
-    code = "too_many_inputs"
 
-
-class UnknownModel(OfframpError):
+class UnknownModel(OfframpError, status=404, code="unknown_model"):
     """No model of that name is served."""
 
-    status = 404
-    code = "unknown_model"
 
-
-class UnknownDetector(UnknownModel):
+class UnknownDetector(UnknownModel, code="unknown_detector"):
     """No policy has a detector of that name, and no model or profile has the name."""
 
-    code = "unknown_detector"
 
-
-class UnknownBundle(OfframpError):
+class UnknownBundle(OfframpError, status=404, code="unknown_bundle"):
     """No bundle of that name may be loaded."""
 
-    status = 404
-    code = "unknown_bundle"
 
-
-class LoadFailed(OfframpError):
+class LoadFailed(OfframpError, status=422, code="load_failed"):
     """A bundle cannot be loaded in every replica; all stays as it is."""
-
-    status = 422
-    code = "load_failed"
 
     @classmethod
     def of(cls, error: Exception, folder: str | Path) -> "LoadFailed":
@@ -155,78 +111,48 @@ class LoadFailed(OfframpError):
         return cls(said)
 
 
-class UnknownVersion(OfframpError):
+class UnknownVersion(OfframpError, status=404, code="unknown_version"):
     """No such version of a policy is kept."""
 
-    status = 404
-    code = "unknown_version"
 
-
-class NotFound(OfframpError):
+class NotFound(OfframpError, status=404, code="not_found"):
     """No such route."""
 
-    status = 404
-    code = "not_found"
 
-
-class MethodNotAllowed(OfframpError):
+class MethodNotAllowed(OfframpError, status=405, code="method_not_allowed"):
     """The route does not take this method; `allowed` lists the methods that it takes."""
-
-    status = 405
-    code = "method_not_allowed"
 
     def __init__(self, message: str, allowed: str) -> None:
         super().__init__(message)
         self.allowed = allowed
 
 
-class VersionConflict(OfframpError):
+class VersionConflict(OfframpError, status=409, code="version_conflict"):
     """The policy that a change was made from is not the current one any more."""
 
-    status = 409
-    code = "version_conflict"
 
-
-class RolloutConflict(OfframpError):
+class RolloutConflict(OfframpError, status=409, code="rollout_conflict"):
     """A rollout does not run, or is not in the state that a move needs."""
 
-    status = 409
-    code = "rollout_conflict"
 
-
-class PreconditionFailed(OfframpError):
+class PreconditionFailed(OfframpError, status=412, code="precondition_failed"):
     """No version that `If-Match` names is the current one."""
 
-    status = 412
-    code = "precondition_failed"
 
-
-class PreconditionRequired(OfframpError):
+class PreconditionRequired(OfframpError, status=428, code="precondition_required"):
     """A change does not say which version of the policy it was made from."""
 
-    status = 428
-    code = "precondition_required"
 
-
-class BodyTooLarge(OfframpError):
+class BodyTooLarge(OfframpError, status=413, code="body_too_large"):
     """The body exceeds the configured limit."""
 
-    status = 413
-    code = "body_too_large"
 
-
-class UnsupportedMediaType(OfframpError):
+class UnsupportedMediaType(OfframpError, status=415, code="unsupported_media_type"):
     """The body is declared as something other than JSON, or is compressed in an unknown way."""
 
-    status = 415
-    code = "unsupported_media_type"
 
-
-class Overloaded(OfframpError):
+class Overloaded(OfframpError, status=429, code="overloaded"):
     """The queue is full; a client should try again after `retry_after_s`."""
-
-    status = 429
-    code = "overloaded"
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
@@ -240,63 +166,40 @@ class AnswersWait(Overloaded):
     """
 
 
-class RateLimited(Overloaded):
+class RateLimited(Overloaded, code="rate_limited"):
     """The client has taken its share; it should try again after `retry_after_s`."""
-
-    code = "rate_limited"
 
 
 class OwnAnswersWait(AnswersWait, RateLimited):
     """This client has too many answers to take already; the connection is closed."""
 
 
-class Unauthorized(OfframpError):
+class Unauthorized(OfframpError, status=401, code="unauthorized"):
     """No key came with the request, or an unknown one."""
 
-    status = 401
-    code = "unauthorized"
 
-
-class SeveralKeys(OfframpError):
+class SeveralKeys(OfframpError, status=400, code="several_keys"):
     """More than one key came with the request, and what stands before may count another one."""
 
-    status = 400
-    code = "several_keys"
 
-
-class Forbidden(OfframpError):
+class Forbidden(OfframpError, status=403, code="forbidden"):
     """The key may not do this, or a web page of another origin asks."""
 
-    status = 403
-    code = "forbidden"
 
-
-class WrongHost(OfframpError):
+class WrongHost(OfframpError, status=400, code="wrong_host"):
     """The Host header is missing, repeated, malformed, or names a host that is not allowed."""
 
-    status = 400
-    code = "wrong_host"
 
-
-class NotSupported(OfframpError):
+class NotSupported(OfframpError, status=501, code="not_supported"):
     """The dialect has this, and this server does not."""
 
-    status = 501
-    code = "not_supported"
 
-
-class Unavailable(OfframpError):
+class Unavailable(OfframpError, status=503, code="unavailable"):
     """The server is starting, stopping, or has lost its engine."""
 
-    status = 503
-    code = "unavailable"
 
-
-class DeadlineExceeded(OfframpError):
+class DeadlineExceeded(OfframpError, status=504, code="deadline_exceeded"):
     """The deadline came too early for an answer: a text had not reached its first exit."""
-
-    status = 504
-    code = "deadline_exceeded"
 
     def __init__(
         self,
@@ -306,26 +209,17 @@ class DeadlineExceeded(OfframpError):
         super().__init__(message)
 
 
-class ModelFailure(OfframpError):
+class ModelFailure(OfframpError, code="model_failure"):
     """A segment failed, or its last head gave no finite answer."""
 
-    code = "model_failure"
 
-
-class Cancelled(OfframpError):
+class Cancelled(OfframpError, status=499, code="cancelled"):
     """The client left before its answer was ready (nginx's 499)."""
 
-    status = 499
-    code = "cancelled"
 
-
-class InvalidBundle(OfframpError):
+class InvalidBundle(OfframpError, code="invalid_bundle"):
     """A bundle that cannot be loaded: missing, damaged, or of another format version."""
 
-    code = "invalid_bundle"
 
-
-class DeviceUnavailable(OfframpError):
+class DeviceUnavailable(OfframpError, code="device_unavailable"):
     """This machine cannot run the requested precision or device."""
-
-    code = "device_unavailable"

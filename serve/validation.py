@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 # Of texts: a line without control characters, of terminals too.
@@ -16,6 +17,14 @@ class Frozen(BaseModel):
     """A part of a document: unknown fields, and numbers that are not finite, are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def unsaid() -> Any:
+    """Return a field that is left out of documents that do not say it.
+
+    Replicas, of different releases perhaps, compare hashes of documents.
+    """
+    return Field(default=None, exclude_if=lambda value: value is None)
 
 
 class RequestModel(Frozen):

@@ -6,9 +6,7 @@ made from the version that was judged, and an alarm is told by the replica that 
 
 import hashlib
 import logging
-import math
-import time
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from serve.audits.counts import AuditCounts, AuditKey, counts_of_all
 from serve.audits.quality import PolicyQuality, ProfileQuality, PromiseQuality, policy_quality
@@ -22,8 +20,6 @@ from serve.policy.served_ladder import ServedLadder
 from serve.policy.store import CountStore
 
 trail = logging.getLogger(TRAIL)
-
-LOOK_EVERY_S: Final = 5.0
 
 
 class Alarm(NamedTuple):
@@ -80,26 +76,9 @@ class Guardrail:
         self._counts = AuditCounts()
         self._noted: set[str] = set()
         self._webhook = Webhook()
-        self._looked_s = -math.inf
-
-    def watch(self) -> None:
-        """Look, if the last time is long enough ago."""
-        now_s = time.monotonic()
-        if now_s - self._looked_s >= LOOK_EVERY_S:
-            self._looked_s = now_s
-            self.look()
-
-    def judge(self) -> PolicyQuality:
-        """Return what the audits of all replicas say of the live policy; the store may block.
-
-        Raises:
-            Unavailable: the store does not answer.
-        """
-        self._counts = counts_of_all(self._model, self._store)
-        return self.latest()
 
     def latest(self) -> PolicyQuality:
-        """Return the same by the counts that were read last."""
+        """Return what the audits of all replicas, as they were read last, say of the policy."""
         return policy_quality(self._policy.live, self._counts, self._ladder)
 
     def look(self) -> list[Alarm]:
@@ -109,7 +88,8 @@ class Guardrail:
             Unavailable: the store does not answer.
         """
         self._policy.refresh()
-        judged = self.judge()
+        self._counts = counts_of_all(self._model, self._store)
+        judged = self.latest()
         guard = judged.live.entry.policy.guard
         found, others = (_alarms(judged.live, each) for each in (judged.profiles, judged.requests))
         # A replica that cannot follow the stored policy has not judged what others follow.

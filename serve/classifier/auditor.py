@@ -45,7 +45,7 @@ class Auditor:
             put_counts: stores this replica's counts. It may block, and fail.
         """
         self.log = AuditLog()
-        self.watches: list[Callable[[], None]] = []
+        self.watches: list[Callable[[], object]] = []
         self._engine, self._comparing, self._put_counts = engine, comparing, put_counts
         self._draw = Draw()
         self._counts, self._stored = AuditCounts(), AuditCounts()

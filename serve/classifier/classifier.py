@@ -149,7 +149,7 @@ class Classifier:
         self.rollout = RolloutWatch(
             bundle.name, self.policy, self.traits.exits, store, self.audits.count
         )
-        self.audits.watches += self.guardrail.watch, self.rollout.watch
+        self.audits.watches += self.guardrail.look, self.rollout.watch
 
     def start(self) -> None:
         """Start the engine."""

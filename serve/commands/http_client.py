@@ -15,6 +15,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 import typer
 
+from serve.bounded_file import UnfitFile, read_file
 from serve.commands.terminal import plain
 from serve.errors import InvalidRequest, OfframpError
 
@@ -34,6 +35,8 @@ LOCAL: Final = "http://127.0.0.1:8000"
 _TIMEOUT_S: Final = 120.0
 _MOST_BYTES: Final = 64 * 2**20
 _MOST_LINE_BYTES: Final = 2**20
+# Of a key, or of certificates.
+_MOST_FILE_BYTES: Final = 2**20
 # A lost stream is opened again after 1, 2, 4, 8, 10, 10, ... seconds.
 _MOST_WAIT_S: Final = 10.0
 # Of answers that are errors: 3 for another version, 4 where the server cannot answer now, else 1.
@@ -179,7 +182,7 @@ def _read_key(file: Path | None) -> str | None:
     """Return the key of a file, else that of the environment, else None; no message shows it."""
     where, key = "OFFRAMP_KEY", os.environ.get("OFFRAMP_KEY", "").strip()
     if file:
-        where, key = str(file), file.read_bytes()[:4096].decode("utf-8", "replace").strip()
+        where, key = str(file), _content(file).decode("utf-8", "replace").strip()
     if (file or key) and not re.fullmatch(r"[!-~]{1,512}", key):
         raise InvalidRequest(f"{where}: must hold an API key and nothing else")
     return key or None
@@ -191,10 +194,18 @@ def _read_tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext:
     for file, load in ((ca, context.load_verify_locations), (cert, context.load_cert_chain)):
         try:
             if file:
+                _content(file)
                 load(file)
         except ssl.SSLError:
             raise InvalidRequest(f"{file}: must be a PEM file; --tls-cert with its key") from None
     return context
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return read_file(file, _MOST_FILE_BYTES)
+    except UnfitFile as error:
+        raise InvalidRequest(f"{file} {error}") from None
 
 
 def _described(error: object) -> str:

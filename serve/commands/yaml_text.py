@@ -1,13 +1,19 @@
 """Policies in files of YAML, which also takes JSON, and on the command line."""
 
 import json
+import math
 import re
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
+from serve.bounded_file import UnfitFile, read_file
 from serve.errors import InvalidRequest
+
+# The server takes policies of 2 MiB, if it is not told otherwise.
+_MOST_BYTES: Final = 4 << 20
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -43,8 +49,12 @@ def read_yaml(text: str, name: str) -> Any:
         InvalidRequest: it is not YAML, or has what JSON lacks; the message names the line.
     """
     try:
+        found = yaml.load(text, _Loader)
         # Through JSON, by which names that look like numbers become text.
-        return json.loads(json.dumps(yaml.load(text, _Loader), allow_nan=False))
+        encoded = json.dumps(found)
+        if place := _not_finite(found):
+            raise InvalidRequest(f"{name}: {place} must be a finite number")
+        return json.loads(encoded)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -54,13 +64,27 @@ def read_yaml(text: str, name: str) -> Any:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Return the policy in a file of YAML or JSON; `-` is standard input."""
+    """Return the fields in a file of YAML or JSON; `-` is standard input.
+
+    Raises:
+        InvalidRequest: it has none, is too large, or is no regular file.
+    """
     name = "standard input" if str(path) == "-" else str(path)
-    with open(0 if str(path) == "-" else path, encoding="utf-8", errors="replace") as file:
-        found = read_yaml(file.read(), name)
+    try:
+        content = _standard_input() if str(path) == "-" else read_file(path, _MOST_BYTES)
+    except UnfitFile as error:
+        raise InvalidRequest(f"{name}: {error}") from None
+    found = read_yaml(content.decode("utf-8", "replace"), name)
     if not isinstance(found, dict):
-        raise InvalidRequest(f"{name}: must have fields such as `default: balanced`")
+        raise InvalidRequest(f"{name}: must have fields and their values, such as `name: value`")
     return found
+
+
+def _standard_input() -> bytes:
+    content = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise UnfitFile(f"has more bytes than {_MOST_BYTES}")
+    return content
 
 
 def read_patch(changes: list[str]) -> dict[str, Any]:
@@ -92,6 +116,16 @@ def read_candidate(changes: list[str], file: Path | None) -> dict[str, Any]:
 def write_yaml(document: Any) -> str:
     """Return a document of JSON as YAML."""
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+
+
+def _not_finite(value: Any, place: str = "") -> str | None:
+    """Return the place of a number that JSON lacks, such as `.nan`; None if there is none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return place or "it"
+    inner: Any = value.items() if isinstance(value, dict) else ()
+    inner = enumerate(value) if isinstance(value, list) else inner
+    found = (_not_finite(each, f"{place}.{name}".lstrip(".")) for name, each in inner)
+    return next(filter(None, found), None)
 
 
 def _merged(one: Any, other: Any) -> Any:

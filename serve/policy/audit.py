@@ -3,21 +3,21 @@
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
+
+from serve.validation import RequestModel
 
 # From here on an alarm says little: a promise that is kept would often be called broken.
 _NO_DELTA = 0.5
 
 
-class Audit(BaseModel):
+class Audit(RequestModel):
     """Which answers are compared with full depth's after they have been sent.
 
     Attributes:
         share: share of all texts that is audited, drawn without a look at them; 0 for none.
         max_queue_ms: drawn texts are skipped while the queue takes longer to answer.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     share: Annotated[float, Field(ge=0, le=1)] = 0.01
     max_queue_ms: Annotated[float, Field(gt=0)] = 100.0
@@ -38,7 +38,7 @@ def _of_web(url: str) -> str:
     return url
 
 
-class Guard(BaseModel):
+class Guard(RequestModel):
     """What happens when audits show that live answers break a promise.
 
     Attributes:
@@ -46,8 +46,6 @@ class Guard(BaseModel):
         delta: probability that a promise which is kept is ever called broken.
         webhook: URL to which alarms are posted too; None for none.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     on_broken_promise: Literal["alert", "safer"] = "alert"
     delta: Annotated[float, Field(gt=0, lt=_NO_DELTA)] = 0.01

@@ -45,6 +45,7 @@ class Database:
             Unavailable: the file cannot be used; the message says why.
         """
         self._path, self._using = path, threading.Lock()
+        self._advice = "mend that, or move the file away to start from the bundle's own policy"
         with self._working():
             if path:
                 with suppress(FileExistsError):
@@ -57,9 +58,12 @@ class Database:
             self._db.execute("PRAGMA synchronous = EXTRA")
             [[layout]] = self._db.execute("PRAGMA user_version")
         if layout > _LAYOUT:
-            raise Unavailable(f"{path} was written by a later release; start that one")
+            raise Unavailable(
+                f"{path} was written by a later release; start that one, or move the file away"
+            )
         with self._working():
             self._db.executescript(f"{_TABLES} PRAGMA user_version = {_LAYOUT};")
+        self._advice = "the policy stays as it is"
 
     def close(self) -> None:
         """Let the file go."""
@@ -181,8 +185,17 @@ class Database:
             with self._using:
                 yield
         except (OSError, sqlite3.Error) as error:
-            said = error.strerror if isinstance(error, OSError) else error
             raise Unavailable(
-                f"the store of policies, {self._path or 'in memory'}, cannot be used: {said}; the "
-                "policy stays as it is"
+                f"the store of policies, {self._path or 'in memory'}, cannot be used: "
+                f"{_described(error)}; {self._advice}"
             ) from None
+
+
+def _described(error: OSError | sqlite3.Error) -> str:
+    if isinstance(error, OSError):
+        return str(error.strerror)
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_DBMOVED":
+        return (
+            "the file was moved away while the server runs; put it back, or start the server again"
+        )
+    return str(error)

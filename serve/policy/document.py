@@ -4,8 +4,6 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     StringConstraints,
@@ -31,6 +29,7 @@ from serve.policy.profile import (
 from serve.policy.target import TargetChoice
 from serve.rules import ExitRule, NeverRule, check_rule
 from serve.rules.traits import Traits
+from serve.validation import RequestModel, unsaid
 
 ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
@@ -61,7 +60,7 @@ ExitChoice = Annotated[
 ]
 
 
-class Policy(BaseModel):
+class Policy(RequestModel):
     """Default, named profiles and limits; applied whole or not at all.
 
     Attributes:
@@ -75,8 +74,6 @@ class Policy(BaseModel):
         overload: when and how far requests move to faster rules; None for never.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
     default: ExitChoice = Field(default_factory=NeverRule)
     profiles: dict[ProfileName, ProfileEntry] = Field(default_factory=dict, max_length=64)
     limits: Limits = Limits()
@@ -86,7 +83,7 @@ class Policy(BaseModel):
     # Left out of documents that do not say them: replicas compare hashes of them.
     audit: Audit = Field(default=Audit(), exclude_if=lambda value: value == Audit())
     guard: Guard = Field(default=Guard(), exclude_if=lambda value: value == Guard())
-    overload: Overload | None = Field(default=None, exclude_if=lambda value: value is None)
+    overload: Overload | None = unsaid()
 
     @model_validator(mode="after")
     def _check_names(self) -> "Policy":

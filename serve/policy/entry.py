@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.rollout import Rollout
+from serve.validation import unsaid
 
 Source = Literal["bundle", "config", "api", "guardrail", "rollout"]
 # Moves of a rollout: `rollout` is its start and each step; `failed` is its end by itself.
@@ -83,7 +84,7 @@ class VersionedPolicy(BaseModel):
     why: str | None = None
     action: Action = Field(default_factory=_action)
     since: dict[str, NonNegativeInt] = {}
-    rollout: Rollout | None = Field(default=None, exclude_if=lambda value: value is None)
+    rollout: Rollout | None = unsaid()
 
     @classmethod
     def of(

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     StringConstraints,
@@ -17,6 +15,7 @@ from pydantic import (
 from serve.errors import InvalidRule
 from serve.rules.label_kinds import flaggable
 from serve.rules.traits import Traits, listed
+from serve.validation import RequestModel
 
 # No model here has as many, and messages list them.
 _MAX_LABELS = 1000
@@ -25,7 +24,7 @@ Label = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1
 _Bound = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
-class Bands(BaseModel):
+class Bands(RequestModel):
     """Two bounds of a label, and so three outcomes.
 
     Attributes:
@@ -33,8 +32,6 @@ class Bands(BaseModel):
         defer: the probability from which on a text that nothing flags is left to a bigger model or
             a person.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     flag: _Bound
     defer: _Bound

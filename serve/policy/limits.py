@@ -1,20 +1,20 @@
 """Bounds that a policy puts on what requests may choose."""
 
-from typing import Annotated, Literal
+from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import PositiveInt, model_validator
 
 from serve.errors import OverrideForbidden
 from serve.rules import ExitRule, LayerRule
+from serve.validation import RequestModel, unsaid
 
 # Whether requests may choose a setting: `any`, or `none` but the profile's. Where the policy does
 # not say, a guardrail's requests may not if there is a flag in it, and all others may.
-# Left out of documents that do not say it: replicas compare hashes of them.
-Own = Annotated[Literal["any", "none"] | None, Field(exclude_if=lambda value: value is None)]
+Own: TypeAlias = Literal["any", "none"] | None
 Lockable = Literal["flag", "windows", "unchecked", "special_tokens"]
 
 
-class Limits(BaseModel):
+class Limits(RequestModel):
     """What requests may choose, and the layers at which texts may leave.
 
     Attributes:
@@ -29,13 +29,11 @@ class Limits(BaseModel):
         max_layer: the last layer that a request runs.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
     overrides: Literal["any", "profiles", "none"] = "any"
-    flag: Own = None
-    windows: Own = None
-    unchecked: Own = None
-    special_tokens: Own = None
+    flag: Own = unsaid()
+    windows: Own = unsaid()
+    unchecked: Own = unsaid()
+    special_tokens: Own = unsaid()
     min_layer: PositiveInt | None = None
     max_layer: PositiveInt | None = None
 

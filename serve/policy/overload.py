@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from serve.policy.ladder import Loss
 from serve.policy.target import SmallShare
+from serve.validation import RequestModel, unsaid
 
 # Why an answer is degraded: a faster rung took the place of the one that was asked for, or the
 # deadline came before the rule let the text leave.
@@ -16,7 +17,7 @@ _EXAMPLE = '{"max_disagreement": 0.03}'
 _NEVER_TAG, _LIMIT_TAG = "<never>", "<limit>"
 
 
-class LossLimit(BaseModel):
+class LossLimit(RequestModel):
     """How far requests may move along the ladder: all bounds must hold, by a certificate.
 
     Attributes:
@@ -24,10 +25,8 @@ class LossLimit(BaseModel):
         max_loss: what the model's metric may lose against full depth, as a share.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    max_disagreement: SmallShare | None = Field(default=None, exclude_if=lambda most: most is None)
-    max_loss: SmallShare | None = Field(default=None, exclude_if=lambda most: most is None)
+    max_disagreement: SmallShare | None = unsaid()
+    max_loss: SmallShare | None = unsaid()
 
     @property
     def losses(self) -> dict[Loss, float]:
@@ -62,7 +61,7 @@ Degrade: TypeAlias = Annotated[
 ]
 
 
-class Overload(BaseModel):
+class Overload(RequestModel):
     """When requests move to faster certified rules, and how far.
 
     Attributes:
@@ -71,8 +70,6 @@ class Overload(BaseModel):
         deadline: under `cap` a request whose wait takes more than half of its `timeout_ms` is
             refused at once; under `keep` it waits until the time has passed.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     queue_ms: Annotated[float, Field(gt=0, le=60_000)]
     target: LossLimit

@@ -3,8 +3,6 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     StringConstraints,
@@ -18,6 +16,7 @@ from serve.policy.target import TargetChoice, bounds_in
 from serve.policy.windowing import Windows, check_windows
 from serve.rules import ExitRule, Rule
 from serve.rules.traits import Traits
+from serve.validation import RequestModel, unsaid
 
 RULE_TAG, TARGET_TAG, PROFILE_OBJECT_TAG = "<rule>", "<target>", "<settings>"
 EXAMPLES = (
@@ -57,7 +56,7 @@ Unchecked = Annotated[
 ]
 
 
-class Settings(BaseModel):
+class Settings(RequestModel):
     """A profile as an object: when texts leave, what flags them, how long ones are cut.
 
     Attributes:
@@ -70,16 +69,12 @@ class Settings(BaseModel):
         degrade: how far requests move under overload, if not as far as the policy lets them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
     exit: RuleOrTarget | None = None
     flag: Flag | None = None
     windows: Windows | None = None
-    unchecked: Unchecked | None = Field(default=None, exclude_if=lambda value: value is None)
-    special_tokens: SpecialTokens | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
-    degrade: Degrade | None = Field(default=None, exclude_if=lambda value: value is None)
+    unchecked: Unchecked | None = unsaid()
+    special_tokens: SpecialTokens | None = unsaid()
+    degrade: Degrade | None = unsaid()
 
     @model_validator(mode="before")
     @classmethod

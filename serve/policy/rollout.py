@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Annotated, Final, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, NonNegativeInt, model_validator
 
 from serve.policy.audit import Audit
 from serve.policy.document import Policy
+from serve.validation import RequestModel
 
 Arm = Literal["live", "candidate"]
 RolloutState = Literal["running", "paused", "promoted", "failed", "aborted", "superseded"]
 Next = Literal["promote", "pause", "abort"]
 
-_FROZEN: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 _MAX_STEPS: Final = 20
 _MAX_HOLD_S: Final = 30 * 86_400.0
 _MAX_ANSWERS: Final = 10**9
@@ -39,7 +39,7 @@ class ArmOf(NamedTuple):
     slow_ms: float | None = None
 
 
-class Bounds(BaseModel):
+class Bounds(RequestModel):
     """What the candidate's answers must keep.
 
     Attributes:
@@ -48,8 +48,6 @@ class Bounds(BaseModel):
         layers: mean exit layer.
         errors: share of its requests that may fail, or that the candidate may refuse.
     """
-
-    model_config = _FROZEN
 
     disagreement: Annotated[float, Field(gt=0, lt=1)] | None = None
     p99_ms: Annotated[float, Field(gt=0, le=3_600_000)] | None = None
@@ -81,10 +79,8 @@ def _ascending(steps: tuple[float, ...]) -> tuple[float, ...]:
     return steps
 
 
-class Plan(BaseModel):
+class Plan(RequestModel):
     """How a rollout goes."""
-
-    model_config = _FROZEN
 
     steps: Annotated[
         tuple[Annotated[float, Field(gt=0, le=100)], ...],

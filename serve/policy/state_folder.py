@@ -2,19 +2,22 @@
 
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from serve.errors import InvalidRequest, Unavailable
 from serve.policy.database import Database
 from serve.policy.entry import VersionedPolicy
 from serve.policy.model_set import ModelSet
 from serve.validation import explain
+
+log = logging.getLogger(__name__)
 
 DATABASE: Final = "offramp.db"
 # Where files of earlier releases are put when they have been read.
@@ -23,6 +26,8 @@ READ_ONCE: Final = "before-offramp.db"
 _POLICIES: Final = ".policy.jsonl"
 _COUNTS: Final = ".audits.json"
 _MODELS: Final = "models.json"
+
+_Part = TypeVar("_Part", bound=BaseModel)
 
 
 @contextmanager
@@ -59,45 +64,74 @@ def opened(folder: Path) -> Iterator[Path]:
         yield folder.resolve()
 
 
+class _FirstLine(BaseModel):
+    """The first line of a file of policies."""
+
+    model: str
+    bundle: str
+
+
+class _Audits(BaseModel):
+    """A file of counts and alarms."""
+
+    counts: dict[str, Any] = {}
+    alarms: list[str] = []
+
+
 def _read_once(folder: Path, database: Database) -> None:
     """Take what an earlier release has kept as files, and put the files aside.
 
+    All files are read before anything is taken of them: of a damaged file nothing may stay behind.
     Where this ends half-way, the next start takes the rest.
     """
-    for path in sorted(folder.glob(f"*{_POLICIES}")):
-        model = path.name.removesuffix(_POLICIES)
-        # The first line says which bundle it is about; the last one may be written in part.
-        for number, line in enumerate(path.read_bytes().split(b"\n")[1:-1], start=2):
-            with _explained(f"{path}: line {number}"):
-                database.append(model, VersionedPolicy.model_validate_json(line))
+    policies = {path: _history(path) for path in sorted(folder.glob(f"*{_POLICIES}"))}
+    audits = {path: _parsed(path, _Audits) for path in sorted(folder.glob(f"*{_COUNTS}"))}
+    models = {path: _parsed(path, ModelSet) for path in folder.glob(_MODELS)}
+    for path, entries in policies.items():
+        for entry in entries:
+            database.append(path.name.removesuffix(_POLICIES), entry)
         _put_aside(path)
-    for path in sorted(folder.glob(f"*{_COUNTS}")):
+    for path, found in audits.items():
         model = path.name.removesuffix(_COUNTS)
-        with _explained(str(path)):
-            document: dict[str, Any] = json.loads(path.read_bytes())
-            if not all(isinstance(alarm, str) for alarm in document.get("alarms", [])):
-                raise ValueError("alarms must be texts")
-            for replica, counts in document.get("counts", {}).items():
-                database.put_counts(model, replica, json.dumps(counts).encode())
-            for alarm in document.get("alarms", []):
-                database.note_alarm(model, alarm)
+        for replica, counts in found.counts.items():
+            database.put_counts(model, replica, json.dumps(counts).encode())
+        for alarm in found.alarms:
+            database.note_alarm(model, alarm)
         _put_aside(path)
-    if (path := folder / _MODELS).exists():
-        with _explained(str(path)):
-            database.put_model_set(ModelSet.model_validate_json(path.read_bytes()))
+    for path, wanted in models.items():
+        database.put_model_set(wanted)
         _put_aside(path)
+
+
+def _history(path: Path) -> list[VersionedPolicy]:
+    """Return the versions in a file of policies, without a last line that was written in part."""
+    first, *lines = path.read_bytes().split(b"\n")
+    _parsed(f"{path}: line 1", _FirstLine, first)
+    last, entries = lines.pop() if lines else b"", list[VersionedPolicy]()
+    for number, line in enumerate(lines, start=2):
+        entry = _parsed(f"{path}: line {number}", VersionedPolicy, line)
+        if entries and entry.version <= entries[-1].version:
+            raise _damaged(f"{path}: line {number}", "its version is not above the one before")
+        entries.append(entry)
+    if last:
+        log.warning("%s: the last line was written in part, and is dropped", path)
+    return entries
+
+
+def _parsed(place: Path | str, kind: type[_Part], content: bytes | None = None) -> _Part:
+    """Return what a file, or a line of one, says."""
+    try:
+        return kind.model_validate_json(Path(place).read_bytes() if content is None else content)
+    except ValidationError as error:
+        raise _damaged(place, explain(error)) from None
+
+
+def _damaged(place: Path | str, problem: str) -> Unavailable:
+    problem = problem.replace("the body is", "it is")
+    return Unavailable(f"{place}: {problem}; mend it, or move the file away")
 
 
 def _put_aside(path: Path) -> None:
     aside = path.parent / READ_ONCE
     aside.mkdir(mode=0o700, exist_ok=True)
     path.rename(aside / path.name)
-
-
-@contextmanager
-def _explained(place: str) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        said = explain(error) if isinstance(error, ValidationError) else error
-        raise Unavailable(f"{place}: {said}; mend it, or move the file away") from None

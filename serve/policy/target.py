@@ -3,9 +3,10 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from serve.policy.ladder import Loss
+from serve.validation import RequestModel
 
 # From here on a share of texts is no goal, but a percentage that was not divided by 100.
 _NO_SHARE = 0.5
@@ -27,7 +28,7 @@ SmallShare = Annotated[
 ]
 
 
-class Target(BaseModel):
+class Target(RequestModel):
     """Bounds that must all hold; `serve.policy.resolution` says which rule is used."""
 
     model_config = ConfigDict(
@@ -121,10 +122,8 @@ class Target(BaseModel):
         return self
 
 
-class TargetChoice(BaseModel):
+class TargetChoice(RequestModel):
     """A target in the place of a rule."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     target: Target
 

@@ -2,16 +2,15 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from serve.errors import InvalidRule
 from serve.rules.traits import Traits
+from serve.validation import RequestModel
 
 
-class Windows(BaseModel):
+class Windows(RequestModel):
     """Windows of as many tokens as the model takes, each overlapping the one before it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     stride: int = Field(
         default=0,

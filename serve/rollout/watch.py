@@ -3,8 +3,6 @@
 Every replica looks for itself. A move is made from the version that was judged, so it is made once.
 """
 
-import math
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -21,7 +19,8 @@ from serve.rollout.moves import moved
 from serve.rollout.traffic import ArmTraffic
 
 BY: Final = "rollout"
-_LOOK_EVERY_S: Final = 2.0
+# A minute, in which replicas count the last answers of a rollout that has ended.
+_LOOKS_AFTER_END: Final = 30
 
 # From the key of an arm and what it has answered: counts both with the audits.
 Count = Callable[[AuditKey, Tally], None]
@@ -43,19 +42,16 @@ class RolloutWatch:
         self._store, self._counts = store, AuditCounts()
         self._traffic: dict[ArmOf, ArmTraffic] = {}
         self._webhook = Webhook()
-        self._looked_s = -math.inf
+        self._judged, self._looks_left = "", 0  # the last rollout, and looks at it after its end
 
     def traffic(self, arm: ArmOf) -> ArmTraffic:
         """Return what counts the requests of an arm. Any thread."""
         return self._traffic.get(arm) or self._traffic.setdefault(arm, ArmTraffic(arm))
 
     def watch(self) -> None:
-        """Count what was answered, and look, if the last time is long enough ago."""
+        """Count what was answered, and look."""
         self.count()
-        now_s = time.monotonic()
-        if now_s - self._looked_s >= _LOOK_EVERY_S:
-            self._looked_s = now_s
-            self.look()
+        self.look()
 
     def count(self) -> None:
         """Count with the audits what was answered since the last call."""
@@ -85,9 +81,15 @@ class RolloutWatch:
             Unavailable: the store does not answer.
         """
         entry = self._policy.refresh()
-        if self._policy.rollout is None:
+        rollout = self._policy.rollout
+        if rollout is None:
             return
-        judged = self.judge(self._policy.rollout)  # also one that has ended, which may be shown
+        if rollout.active or rollout.id != self._judged:
+            self._judged, self._looks_left = rollout.id, _LOOKS_AFTER_END
+        if not self._looks_left:
+            return
+        self._looks_left -= 1
+        judged = self.judge(rollout)
         # A replica that cannot follow the stored policy has not judged what the others follow.
         if entry.running is None or self._policy.unfollowed:
             return

@@ -4,12 +4,13 @@ import math
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from serve.errors import InvalidRule
 from serve.rules.criterion import Criterion, FreshColumns
 from serve.rules.fields import written
 from serve.rules.traits import Task, Traits, listed
+from serve.validation import RequestModel
 
 _MODELS: dict[Task, str] = {
     "single_label": "a model that gives each text one label",
@@ -29,7 +30,7 @@ EVERY_TASK: tuple[Task, ...] = ("single_label", "multi_label", "token", "regress
 PROBABILITIES: tuple[Task, ...] = ("single_label", "multi_label", "token")
 
 
-class Rule(BaseModel):
+class Rule(RequestModel):
     """The base of exit rules.
 
     A subclass names itself in a field `rule: Literal["name"] = "name"`, declares its JSON fields
@@ -42,8 +43,6 @@ class Rule(BaseModel):
         signal: what `text` calls the rule, where that is not its name in JSON.
         compared: how `text` writes that the signal is compared with the threshold.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     tasks: ClassVar[tuple[Task, ...]] = EVERY_TASK
     signal: ClassVar[str | None] = None

@@ -1,3 +1,4 @@
+import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -150,13 +151,28 @@ def test_bounds_that_the_command_is_given_reach_the_server(
     ("limits", "named"),
     [
         ("/nowhere", "/nowhere"),
+        ("pipe", "pipe: "),
+        ("huge", "huge: "),
+        ("number", "number: "),
+        ('{"connections": {"head_timeout_s": .nan}}', "connections.head_timeout_s"),
         ('{"max_input": 3}', "max_input"),
         ('{"connections": {"head_timeout": 3}}', "connections.head_timeout"),
         ('{"connections": {"head_timeout_s": 0}}', "connections.head_timeout_s"),
         ('{"max_batch_tokens": 2000, "max_queue_tokens": 1000}', "max_queue_tokens"),
     ],
 )
-def test_bounds_that_cannot_be_are_named(bundle_folder: Path, limits: str, named: str) -> None:
+def test_bounds_that_cannot_be_are_named(
+    bundle_folder: Path,
+    tmp_path: Path,
+    limits: str,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("number").write_text("3")
+    with open("huge", "wb") as huge:
+        huge.truncate(20 << 20)
     words = ["serve", str(bundle_folder), "--port", "0", "--limits", limits]
     with pytest.raises((OfframpError, OSError)) as refused:
         CliRunner().invoke(app, words, catch_exceptions=False)

@@ -37,7 +37,7 @@ DOCUMENTED = {
     ("get", "/v1/models/{model}/policy/history"): LOOKS - {429, 503},
     ("get", "/v1/models/{model}/policy/history/{version}"): LOOKS - {429, 503},
     ("get", "/v1/models/{model}/policy/events"): LOOKS - {503},
-    ("get", "/v1/models/{model}/quality"): LOOKS - {422},
+    ("get", "/v1/models/{model}/quality"): LOOKS - {422, 429, 503},
     ("get", "/v1/models/{model}/policy/rollout"): LOOKS - {422, 429, 503},
     **{
         ("post", f"/v1/models/{{model}}/policy/rollout{tail}"): CHANGES - {428}

@@ -166,9 +166,7 @@ def test_one_of_all_replicas_tells(mode: str, make_replicas: MakeReplicas) -> No
 
 def test_a_client_that_changes_the_policy_first_wins(replica: Replica) -> None:
     replica.audit(differ=40, agree=160)
-    judged = replica.guardrail.judge()
     replica.put({"default": NEVER, "profiles": {"fast": {"rule": "never"}}, "guard": SAFER})
-    assert [each.state for each in judged.profiles.values()] == ["no promise", "broken"]
     assert replica.guardrail.look() == []
     assert replica.exit() == NEVER
 

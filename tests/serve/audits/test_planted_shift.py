@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from serve.audits import guardrail
 from serve.classifier import auditor
 from tests.serve.support.ladders import NEVER, certify
 from tests.serve.support.live_server import LiveServer, serving_bundles
@@ -33,7 +32,6 @@ def test_shift_is_seen_in_time_and_the_guardrail_acts_once(
     bundle_copy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auditor, "TURN_S", 0.01)
-    monkeypatch.setattr(guardrail, "LOOK_EVERY_S", 0.0)
     with serving_bundles(certify(bundle_copy("tiny"), "fp32", rungs=RUNGS)) as server:
         traffic = Traffic(server)
         renew(server, POLICY)

@@ -75,12 +75,13 @@ START = ("rollout", "start", "default={rule: layer, layer: 1}", "--layers", 3)
         (("policy", "dry-run", "default=nowhere"), 1, "nowhere"),
         (("policy", "dry-run"), 2, "--file"),
         (("policy", "set", "/nowhere.yaml"), 2, "/nowhere.yaml"),
+        (("policy", "set", "/dev/zero"), 2, "/dev/zero"),
         (("policy", "show", "99"), 1, "99"),
         (("policy", "diff", "99"), 2, "99"),
         (("policy", "rollback", "99"), 1, "99"),
         (("policy", "show", "--model", "other"), 1, "tiny"),
         (("policy", "show", "--url", "localhost:8000"), 2, "--url"),
-        (("policy", "show", "--key-file", "/dev/null"), 2, "/dev/null"),
+        (("policy", "show", "--key-file", "/dev/zero"), 2, "/dev/zero"),
         (("rollout", "start", "default=fast"), 2, "--disagreement"),
         (("rollout", "start", "--layers", 3), 2, "--file"),
         ((*START, "--steps", "5;10"), 2, "--steps"),
@@ -178,6 +179,9 @@ def test_rollout_from_a_terminal(here: Offramp, live: LiveServer) -> None:
     assert ended.said.startswith("tiny  promoted  100 %")
     assert "version 2  " in ended.said
     assert here("rollout", "abort").status == 3
+    assert here(*start).status == 0
+    changed = here("policy", "patch", "profiles.slow={rule: never}")
+    assert changed.said.splitlines()[-1].startswith("  rollout superseded: ")
 
 
 @pytest.fixture

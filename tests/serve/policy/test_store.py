@@ -218,16 +218,25 @@ def test_folder_that_cannot_be_used_is_refused(
 
 def test_file_that_is_no_database_is_refused_and_stays(path: Path) -> None:
     path.write_bytes(b"policies" * 1000)
-    with pytest.raises(Unavailable, match=DATABASE):
+    with pytest.raises(Unavailable, match=f"{DATABASE}.*move the file away"):
         opened(path.parent).__enter__()
     assert path.read_bytes() == b"policies" * 1000
 
 
+def test_file_that_is_moved_away_under_a_server_is_said_to_be(path: Path) -> None:
+    with closing(Database(path)) as store:
+        path.rename(path.with_name("elsewhere"))
+        with pytest.raises(Unavailable, match="moved away"):
+            store.append("m", entry(1))
+
+
+HEADER = json.dumps({"model": "m", "bundle": "a" * 64, "written_with_version": 1})
+
+
 def old_folder(folder: Path) -> None:
     """Write what the releases before the database have kept."""
-    header = {"model": "m", "bundle": "a" * 64, "written_with_version": 1}
     entries = [entry(1, BASELINE), entry(2, Change("ops", "slow"))]
-    lines = [json.dumps(header), *(each.model_dump_json() for each in entries), '{"version":3,']
+    lines = [HEADER, *(each.model_dump_json() for each in entries), '{"version":3,']
     (folder / "m.policy.jsonl").write_text("\n".join(lines))
     document = {"model": "m", "bundle": "a" * 64, "counts": {"r": {"n": 1}}, "alarms": ["x"]}
     (folder / "m.audits.json").write_text(json.dumps(document))
@@ -259,18 +268,28 @@ def test_folder_of_an_earlier_release_is_read_once_and_kept_beside(
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("m.policy.jsonl", '{}\n{"version": 2}\n'),
-        ("m.policy.jsonl", "{}\n\n"),
+        ("m.policy.jsonl", ""),
+        ("m.policy.jsonl", "{}\n"),
+        ("m.policy.jsonl", entry(1).model_dump_json() + "\n"),
+        ("m.policy.jsonl", f'{HEADER}\n{entry(1).model_dump_json()}\n{{"version": 2}}\n'),
+        ("m.policy.jsonl", f"{HEADER}\n" + 2 * f"{entry(1).model_dump_json()}\n"),
+        ("m.policy.jsonl", f"{HEADER}\n\n"),
         ("m.audits.json", "{"),
         ("m.audits.json", "[]"),
+        ("m.audits.json", "[" * 100_000),
         ("m.audits.json", '{"counts": []}'),
+        ("m.audits.json", '{"alarms": 3}'),
+        ("m.audits.json", '{"alarms": [["x"]]}'),
         ("models.json", "{"),
     ],
 )
-def test_old_file_that_cannot_be_read_is_refused_and_stays(
+def test_old_file_that_cannot_be_read_is_refused_and_nothing_of_it_stays(
     tmp_path: Path, name: str, content: str
 ) -> None:
     (tmp_path / name).write_text(content)
-    with pytest.raises(Unavailable, match=name):
+    with pytest.raises(Unavailable, match=f"{name}.*move the file away"):
         opened(tmp_path).__enter__()
     assert (tmp_path / name).read_text() == content
+    (tmp_path / name).unlink()
+    with opened(tmp_path), closing(Database(tmp_path / DATABASE)) as store:
+        assert (versions(store), store.counts("m"), store.model_set()) == ([], {}, None)

@@ -297,6 +297,27 @@ def test_candidate_that_the_model_cannot_follow_is_refused_at_start(replica: Rep
     assert replica.policy.current.version == 1
 
 
+def test_ended_rollout_is_judged_until_its_last_answers_are_counted(
+    store: Database, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = Mock(side_effect=store.counts)
+    monkeypatch.setattr(store, "counts", reads)
+    for _ in range(2):
+        ended = replica.start().rollout
+        assert ended is not None
+        replica.move("abort")
+        replica.look()
+        late = Tally(traffic=Traffic(requests=7, exits={1: 7}))
+        replica._count(AuditKey.of_arm(ended.arm("candidate")), late)
+        replica.look()
+        assert replica.watch.latest(ended).answered == 7
+        for _ in range(100):
+            replica.look()
+        reads.reset_mock()
+        replica.look()
+        reads.assert_not_called()
+
+
 def test_replica_that_cannot_follow_the_candidate_says_so_and_moves_nothing(
     store: Database,
 ) -> None:
