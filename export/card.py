@@ -2,7 +2,7 @@
 
 from models.certification.card import with_certificates
 from models.checkpoints.formats import ORIGINAL
-from models.evaluation.model_card import exit_table
+from models.quality.card import exit_table
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Manifest, Precision
 

@@ -23,7 +23,7 @@ from models.certification.path_choice import EPSILONS, Terms
 from models.certification.replay import Replay
 from models.certification.risk_control import num_certified
 from models.certification.variant import find_path, record_sides
-from models.recorded import BundleSource
+from models.quality.source import BundleSource
 from serve.bundle.loader import load_bundle
 from serve.policy.ladder import Loss
 from serve.runtime.placement import place

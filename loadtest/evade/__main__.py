@@ -23,7 +23,8 @@ from loadtest.evade.changes import FOUND, KINDS
 from loadtest.evade.search import UNCHANGED, Judge, Outcome, search
 from models.certification.cli import thresholds_of
 from models.data.unlabelled import read_unlabelled
-from models.recorded import BundleSource, recorded
+from models.quality.recorded import recorded
+from models.quality.source import BundleSource
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from serve.policy.applied import AppliedPolicy

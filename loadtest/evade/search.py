@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from loadtest.bench.errors import BenchFailed
 from loadtest.evade.changes import FOUND, Change, changes
-from models.recorded import BundleSource, Recorded, recorded
-from models.recorded.flagged import flagged
+from models.quality.flag import flagged
+from models.quality.recorded import Recorded, recorded
+from models.quality.source import BundleSource
 from serve.classifier.score_map import ScoreMap
 from serve.rules import ExitRule
 from serve.tokenization.tokenizer import Text

@@ -14,10 +14,10 @@ from models.certification.texts import distinct, read_file, split, texts_in
 from models.certification.variant import Sample, VariantLadder, certify_variant
 from models.data.columns import KNOWN, Columns
 from models.errors import TrainingFailed, UnusableData
-from models.evaluation.reference import open_reference
 from models.model_files import CONFIG
 from models.model_folder import read_calibration
-from models.recorded import BundleSource
+from models.quality.reference import open_reference
+from models.quality.source import BundleSource
 from serve.bundle.loader import Bundle, load_bundle
 from serve.policy.flag import check_flag, problem_of_flag
 from serve.runtime.placement import Placement, place

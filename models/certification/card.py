@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from models.certification.flag_words import LOST, grid, percent, written
-from models.evaluation.model_card import replace_between
+from models.quality.card import replace_between
 from models.report.markdown import table
 from serve.policy.ladder import OF_REFERENCE, SCORE_TOLERANCE, Decisions, Ladder, Loss, Rung
 

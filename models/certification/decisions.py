@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from models.certification.path_choice import SIMPLER_LAYERS, STRIDE
 from models.certification.risk_control import num_certified
-from models.recorded import Recorded
-from models.recorded.flagged import flagged
+from models.quality.flag import flagged
+from models.quality.recorded import Recorded
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import Certificate, Decisions, Loss, Rung
 from serve.rules import DecisionRule, NeverRule

@@ -6,9 +6,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from models.recorded import Recorded
-from models.recorded.reference import ReferenceAnswers
-from models.recorded.score_gaps import score_gaps
+from models.quality.recorded import Recorded, score_gaps
+from models.quality.reference import ReferenceAnswers
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import SCORE_TOLERANCE, Loss
 from serve.rules.traits import Task
@@ -79,7 +78,7 @@ def text_losses(
         ).astype(np.float64)
     }
     if scores is not None and reference.scored:
-        gaps = reference.score_gaps(recorded, scores)
+        gaps = score_gaps(recorded, scores, reference.logits)
         by_loss["reference_score"] = (gaps > SCORE_TOLERANCE).astype(np.float64)
     return replace(found, by_loss=found.by_loss | by_loss, binary=found.binary | by_loss.keys())
 

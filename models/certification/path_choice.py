@@ -9,7 +9,7 @@ from models.certification.losses import TextLosses
 from models.certification.paths import Path
 from models.certification.replay import Replay
 from models.certification.risk_control import num_certified
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.policy.ladder import OF_REFERENCE, Loss
 
 EPSILONS = (0.005, 0.01, 0.02, 0.03, 0.05)

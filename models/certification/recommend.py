@@ -8,7 +8,7 @@ from models.certification.card import describe_loss
 from models.certification.flag_words import LOST, percent, shortage
 from models.certification.risk_control import rows_needed
 from models.errors import UnusableData
-from models.evaluation.reference import open_reference
+from models.quality.reference import open_reference
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
 from serve.classifier.variant import for_operators, serve_ladder, variant_shape

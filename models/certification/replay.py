@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from models.certification.losses import TextLosses
 from models.certification.paths import Path
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.policy.ladder import Loss
 
 

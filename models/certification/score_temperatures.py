@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from models.certification.replay import Replay
 from models.certification.temperatures import BOUNDS
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.policy.ladder import ScoreTemperatures
 from serve.rules.multipart import decisions, probabilities
 from serve.rules.traits import Task

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from models.certification.bundle_files import README, replace_files
 from models.certification.card import with_certificates
 from models.model_folder import as_file, read_calibration
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle
 from serve.bundle.manifest import Manifest

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.rules.multipart import distributions
 from serve.rules.signals import log_softmax
 

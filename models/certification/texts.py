@@ -9,7 +9,7 @@ from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.data.examples import Target
 from models.data.unlabelled import read_unlabelled
-from models.evaluation.labelled_data import data_of
+from models.quality.data import data_of
 from serve.bundle.manifest import Manifest
 from serve.policy.ladder import Data
 from serve.tokenization.tokenizer import Text

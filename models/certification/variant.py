@@ -17,8 +17,9 @@ from models.certification.score_temperatures import fit_score_temperatures
 from models.certification.temperatures import fit_temperatures
 from models.certification.texts import LabelledText
 from models.progress import progress
-from models.recorded import BundleSource, Recorded, recorded
-from models.recorded.reference import ReferenceAnswers
+from models.quality.recorded import Recorded, recorded
+from models.quality.reference import ReferenceAnswers
+from models.quality.source import BundleSource
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import Data, Ladder, ScoreTemperatures
 from serve.tokenization.tokenizer import Text

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from models.data.lines import read_lines
 from models.errors import UnusableData
-from models.evaluation.flops import ModuleFlops
 from models.prediction.formats import ELUE
+from models.quality.costs import ModuleFlops
 
 # No text has no tokens, or ten million.
 _SIZE = r"[1-9]\d{0,6}"

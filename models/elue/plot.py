@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from models.elue.reports import Measured
 from models.elue.score import Place, curve
-from models.evaluation.model_card import title, unit
-from models.evaluation.points import STATIC
+from models.quality.card import title, unit
+from models.quality.points import STATIC
 from models.report.style import COLOURS, STATIC_COLOUR, new_figure
 
 # ELUE's leader boards: models of up to so many million parameters.

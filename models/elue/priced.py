@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from models.checkpoints import load
 from models.elue.modules import RanModules, flops_of, read_test_file
 from models.errors import TrainingFailed
-from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR
-from models.evaluation.flops import module_flops, num_parameters
 from models.prediction.opening import COUNTED
+from models.quality.costs import MFLOPS, MFLOPS_LINEAR, module_flops, num_parameters
 from serve.bundle.loader import MANIFEST
 
 _CONVENTIONS = {MFLOPS: "MFLOPs, as ELUE counts", MFLOPS_LINEAR: "MFLOPs, linear layers"}

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from models.elue.score import Place
 from models.errors import TrainingFailed
-from models.evaluation.benchmark_scores import ACCURACY_F1, CORRELATIONS, MCC
-from models.evaluation.costs import MFLOPS
-from models.evaluation.points import STATIC
+from models.quality.costs import MFLOPS
+from models.quality.points import STATIC
+from models.quality.scores import ACCURACY_F1, CORRELATIONS, MCC
 from models.report.folder import FIGURES
 from serve.rules.traits import listed
 

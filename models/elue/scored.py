@@ -9,7 +9,7 @@ from models.data.notes import note
 from models.elue.reports import Measured
 from models.elue.score import EluScore, Place, elue_score, overall
 from models.errors import TrainingFailed
-from models.evaluation.points import STATIC
+from models.quality.points import STATIC
 from serve.rules.traits import listed
 
 

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.evaluation.costs import LAYERS, layer_costs
-from models.evaluation.points import Point, Trial
-from models.evaluation.rule_families import rule_families
-from models.evaluation.scores import main_metric, score
-from models.recorded import Recorded
+from models.quality.costs import LAYERS, layer_costs
+from models.quality.points import Point, Trial
+from models.quality.recorded import Recorded
+from models.quality.rule_families import rule_families
+from models.quality.scores import main_metric, score
 
 
 class Within(NamedTuple):

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from models.evaluation.costs import LAYERS, RowCost, layer_costs
-from models.evaluation.labelled_data import read_for
-from models.evaluation.opening import open_models
-from models.recorded import Recorded, inputs, recorded
+from models.quality.costs import LAYERS, RowCost, layer_costs
+from models.quality.data import read_for
+from models.quality.model import open_models
+from models.quality.recorded import Recorded, inputs, recorded
 from serve.bundle.loader import CALIBRATION, MANIFEST, sha256_of
 from serve.bundle.manifest import Precision
 from serve.rules.traits import Traits

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from models.evaluation.rule_families import ENTROPY
 from models.experiments.figures import Mean, difference
 from models.experiments.run import SEEDS
+from models.quality.rule_families import ENTROPY
 from models.report.markdown import table
 from serve.rules.traits import listed
 

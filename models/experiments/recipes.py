@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from models.evaluation.rule_families import LEARNED
 from models.experiments.budgets import BUDGETS, ENCODERS, option
 from models.experiments.early_exit import at_depth, by_exit, layers_within
 from models.experiments.recipe_table import BASELINE, Figures, Row, recipe_table, sentences
 from models.experiments.run import SEEDS, DataName, EncoderName, Run
 from models.experiments.section import Context, Section
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
+from models.quality.rule_families import LEARNED
 
 DEPTHS: Mapping[EncoderName, int] = {"minilm": 6, "mpnet": 12}
 # Share of other answers than at full depth, at which depths are compared.

@@ -10,13 +10,13 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from models.elue.score import curve
-from models.evaluation.benchmark_scores import ACCURACY_F1, CORRELATIONS, benchmark_scores
-from models.evaluation.costs import LAYERS, MFLOPS
 from models.experiments.budgets import BUDGETS
 from models.experiments.figures import Mean
 from models.experiments.recipes import DEPTHS
 from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
+from models.quality.costs import LAYERS, MFLOPS
+from models.quality.scores import ACCURACY_F1, CORRELATIONS, benchmark_scores
 from models.report.markdown import table
 from models.report.style import COLOURS, STYLE, new_figure
 from serve.bundle.loader import sha256_of

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from models.evaluation.costs import RowCost
 from models.experiments.budgets import measured_files
 from models.experiments.figures import Measured, measured
 from models.experiments.places import Places
 from models.experiments.record import NO_TIME, Record, Seconds
 from models.experiments.run import DataName, Run
 from models.experiments.training import is_finished
-from models.recorded import Recorded
+from models.quality.costs import RowCost
+from models.quality.recorded import Recorded
 from models.report.markdown import Picture
 from models.report.style import as_svg
 from serve.bundle.manifest import Precision

@@ -8,11 +8,11 @@ from tokenizers import Tokenizer
 from models.checkpoints import LoadedCheckpoint, load
 from models.data.notes import note
 from models.errors import TrainingFailed
-from models.evaluation.flops import ModuleFlops, module_flops
-from models.evaluation.opening import fitting_original
 from models.model_folder import read_policy
 from models.prediction.torch_runner import TorchRunner
-from models.recorded import BundleSource, Source, TorchSource
+from models.quality.costs import ModuleFlops, module_flops
+from models.quality.model import fitting_original
+from models.quality.source import BundleSource, Source, TorchSource
 from serve.bundle.loader import MANIFEST, Bundle, load_bundle
 from serve.classifier.score_map import ScoreMap
 from serve.classifier.variant import serve_ladder, variant_shape

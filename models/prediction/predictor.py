@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.errors import TrainingFailed
-from models.evaluation.costs import MFLOPS
-from models.evaluation.flops import by_exit
 from models.prediction.opening import OpenModel
+from models.quality.costs import MFLOPS
 from serve.dialects.v1.results import LabelOutput, RegressionOutput, TaskOutput, TokenOutput
 from serve.engine.core import EngineCore
 from serve.engine.row import Answer, Row
@@ -82,7 +81,7 @@ class Predictor:
         exits = np.array([a.exit_index for a in answers])
         mflops: list[float | None] = [None] * len(texts)
         if model.flops:
-            costs = by_exit(model.flops, lengths, model.shape.exits)[MFLOPS]
+            costs = model.flops.by_exit(lengths, model.shape.exits)[MFLOPS]
             mflops = costs.of(exits, model.rule).tolist()
         asked = [self._asked(index) for index in exits.tolist()]
         return list(map(Prediction, results, asked, lengths.tolist(), mflops))

@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from models.evaluation.model_card import FIGURES, TRAINING, hundredths, replace_between
 from models.pretraining.job import PretrainJob
+from models.quality.card import FIGURES, TRAINING, hundredths, replace_between
 from models.report.markdown import table
 from models.training.provenance import as_repeated
 from serve.bundle.calibration import ExitFigures

@@ -11,14 +11,12 @@ import matplotlib as mpl
 from rich.console import Console
 
 from models.data.columns import KNOWN, Columns
-from models.evaluation.analysis import Analysis, analyse
-from models.evaluation.labelled_data import LabelledData, read_for
-from models.evaluation.opening import open_models
-from models.evaluation.reference import open_reference
-from models.evaluation.subject import Model
 from models.progress import progress
-from models.recorded import inputs
-from models.recorded.reference import ReferenceAnswers
+from models.quality.analysis import Analysis, analyse
+from models.quality.data import LabelledData, read_for
+from models.quality.model import Model, open_models
+from models.quality.recorded import inputs
+from models.quality.reference import ReferenceAnswers, open_reference
 from models.report.evaluation import report
 from models.report.folder import check_out, default_folder, write_report
 from models.report.style import STYLE
@@ -90,7 +88,7 @@ def _asked(wish: Wish, model: Model, path: Path, file: LabelledData) -> Referenc
 def _analysed(
     model: Model, path: Path, file: LabelledData, texts: Sequence[str], console: Console
 ) -> Analysis:
-    title = f"{model.subject.name} on {path.resolve().parent.name}/{path.name}"
+    title = f"{model.name} on {path.resolve().parent.name}/{path.name}"
     with progress(console, title, len(file.examples) + len(texts)) as advance:
         return analyse(model, path, file, texts, advance)
 

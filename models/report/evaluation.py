@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.costs import MFLOPS, MS
-from models.evaluation.model_card import hundredths
-from models.evaluation.points import STATIC
+from models.quality.analysis import Analysis
+from models.quality.card import hundredths
+from models.quality.costs import MFLOPS, MS
+from models.quality.points import STATIC
 from models.report.markdown import Block, Page, Picture, table
 from models.report.parts.agreement import agreement_part
 from models.report.parts.calibration import calibration_part
@@ -57,7 +57,7 @@ def report(analyses: Sequence[Analysis], facts: dict[str, str], examples: int) -
     """
     several = len({analysis.data for analysis in analyses}) > 1
     # Of several files each model is named with its own.
-    named = [(a.subject.name + (f" on {a.data.name}" if several else ""), a) for a in analyses]
+    named = [(a.model.name + (f" on {a.data.name}" if several else ""), a) for a in analyses]
     sentences = [
         sentence
         for analysis in analyses
@@ -117,8 +117,8 @@ def _models(named: Sequence[tuple[str, Analysis]]) -> str:
         rows.append(
             [
                 name,
-                analysis.subject.precision,
-                _count(analysis.subject.num_parameters),
+                analysis.model.precision,
+                _count(analysis.model.num_parameters),
                 str(analysis.exits[-1]),
                 f"{hundredths(full.value)} ({metric_title(analysis)})",
                 interval(analysis.interval(full)),
@@ -143,30 +143,30 @@ def _data(analyses: Sequence[Analysis]) -> dict[str, str]:
 
 
 def _about(analysis: Analysis) -> list[Block]:
-    subject, recorded = analysis.subject, analysis.recorded
-    origin = subject.origin[0].upper() + subject.origin[1:]
+    model, recorded = analysis.model, analysis.recorded
+    origin = model.origin[0].upper() + model.origin[1:]
     words = (
-        f"{origin} in {subject.precision}; task `{recorded.traits.task}`; exits at layers "
+        f"{origin} in {model.precision}; task `{recorded.traits.task}`; exits at layers "
         f"{listed(analysis.exits)}. {recorded.num_rows} texts of "
         f"{recorded.num_tokens.mean():.1f} tokens in the mean."
     )
-    if subject.num_parameters is None:
-        words += f" Parameters are not known: {subject.unknown[MFLOPS]}."
+    if model.num_parameters is None:
+        words += f" Parameters are not known: {model.unknown[MFLOPS]}."
     return [words, *([analysis.note] if analysis.note else [])]
 
 
 def _described(name: str, analysis: Analysis) -> dict[str, Any]:
-    subject, recorded = analysis.subject, analysis.recorded
+    model, recorded = analysis.model, analysis.recorded
     return {
         "name": name,
-        "origin": subject.origin,
-        "precision": subject.precision,
+        "origin": model.origin,
+        "precision": model.precision,
         "task": recorded.traits.task,
         "labels": recorded.traits.labels,
         "exits": analysis.exits,
         "temperatures": recorded.temperatures,
-        "parameters": subject.num_parameters,
-        "not_known": subject.unknown,
+        "parameters": model.num_parameters,
+        "not_known": model.unknown,
         "metric": analysis.metric,
         "data": analysis.data.model_dump(),
         "mean_tokens": float(recorded.num_tokens.mean()),

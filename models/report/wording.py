@@ -2,12 +2,10 @@
 
 import re
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.bootstrap import Interval
-from models.evaluation.costs import LAYERS
-from models.evaluation.gain import Gain
-from models.evaluation.model_card import hundredths, title, unit
-from models.evaluation.points import PROFILES, STATIC, Point
+from models.quality.analysis import Analysis
+from models.quality.card import hundredths, title, unit
+from models.quality.costs import LAYERS
+from models.quality.points import PROFILES, STATIC, Gain, Interval, Point
 from serve.policy.target import TargetChoice
 from serve.rules import NeverRule
 
@@ -30,15 +28,15 @@ def headline(analysis: Analysis) -> str:
 
     Where that is not known, it is the sentence on what early exit gains.
     """
-    subject, points = analysis.subject, analysis.points.get(PROFILES, [])
-    served = next((point for point in points if point.name == subject.served), None)
+    model, points = analysis.model, analysis.points.get(PROFILES, [])
+    served = next((point for point in points if point.name == model.served), None)
     if analysis.headline is None or served is None:
         return gain_sentence(analysis)
     depth, full = analysis.exits[-1], analysis.points[STATIC][-1]
-    begin = f"{subject.name} on {analysis.data.name}: requests without `exit` ({subject.served})"
+    begin = f"{model.name} on {analysis.data.name}: requests without `exit` ({model.served})"
     if served.rule == NeverRule():
-        wish = subject.profiles[served.name]
-        uncertified = isinstance(wish, TargetChoice) and not subject.ladder
+        wish = model.profiles[served.name]
+        uncertified = isinstance(wish, TargetChoice) and not model.ladder
         return f"{begin} run all {depth} layers{_UNCERTIFIED if uncertified else '.'}"
     differ = (
         "."
@@ -66,7 +64,7 @@ def no_family(analysis: Analysis) -> str:
 
 def gain_sentence(analysis: Analysis) -> str:
     """Return in one sentence what early exit gains over stopping all texts at the same layer."""
-    name, family = analysis.subject.name, analysis.headline
+    name, family = analysis.model.name, analysis.headline
     if family is None:
         return f"{name}: no text can leave early, because {no_family(analysis)}."
     found = analysis.gains[family]
@@ -92,7 +90,7 @@ def better_than_full(analysis: Analysis) -> str | None:
     best, full = max(static, key=lambda point: point.value), static[-1]
     if best.value <= full.value:
         return None
-    name, layer = analysis.subject.name, best.costs[LAYERS]
+    name, layer = analysis.model.name, best.costs[LAYERS]
     return (
         f"{name}: {title(analysis.metric)} is {_with_unit(analysis, best)} if every "
         f"text stops at layer {layer:.0f}, more than {_with_unit(analysis, full)} at full depth."
@@ -101,7 +99,7 @@ def better_than_full(analysis: Analysis) -> str | None:
 
 def depths(found: Gain) -> str:
     """Return the mean depths that a family of rules covers."""
-    return f"{found.depths[0]:.1f} to {found.depths[-1]:.1f}"
+    return f"{found.depths[0]:.1f} to {found.depths[1]:.1f}"
 
 
 def gain_text(found: Gain) -> str:

@@ -6,13 +6,14 @@ import numpy as np
 
 from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
-from models.evaluation.labelled_data import data_of
-from models.evaluation.model_card import write_card
-from models.evaluation.scores import exit_figures, main_metric
 from models.model_folder import POLICY, as_file
 from models.multi_exit import MultiExitModel
 from models.profiles import profiles_policy
-from models.recorded import Recorded, TorchSource, inputs, recorded
+from models.quality.card import write_card
+from models.quality.data import data_of
+from models.quality.recorded import Recorded, inputs, recorded
+from models.quality.scores import exit_figures, main_metric
+from models.quality.source import TorchSource
 from serve.bundle.calibration import Calibration, VariantCalibration
 from serve.bundle.loader import CALIBRATION, TOKENIZER
 from serve.bundle.recording import RECORDING

@@ -21,8 +21,9 @@ from models.data.label_ids import label_order
 from models.errors import TrainingFailed
 from models.multi_exit import MultiExitModel
 from models.progress import progress
-from models.recorded import Recorded, TorchSource, inputs, recorded
-from models.recorded.reference import ReferenceAnswers, full_depth_compared
+from models.quality.recorded import Recorded, inputs, recorded
+from models.quality.reference import ReferenceAnswers
+from models.quality.source import TorchSource
 from models.training.job import TrainJob
 from models.training.losses import FromTeacher
 from serve.bundle.loader import sha256_of
@@ -115,7 +116,7 @@ class Teacher:
         logits = self._compute(job, job.dev, console)
         name = job.choice.teacher.resolve().name if job.choice.teacher else ""
         answers = ReferenceAnswers(Reference(name=name, sha256=self.sha256), logits)
-        return full_depth_compared(answers, found)
+        return answers.of_full_depth(found)
 
     def _file_name(self, job: TrainJob) -> str:
         about = [self.sha256, sha256_of(job.train), job.choice.max_tokens, job.config.bf16]

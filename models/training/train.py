@@ -19,10 +19,11 @@ from models.data.examples import Example
 from models.data.label_ids import are_ids, labels_file
 from models.data.unlabelled import read_unlabelled, without_label
 from models.errors import TrainingFailed
-from models.evaluation.model_card import write_training
-from models.evaluation.scores import exit_figures, main_metric, score
 from models.multi_exit import MultiExitModel
-from models.recorded import Recorded, TorchSource, inputs, recorded
+from models.quality.card import write_training
+from models.quality.recorded import Recorded, inputs, recorded
+from models.quality.scores import exit_figures, main_metric, score
+from models.quality.source import TorchSource
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import open_checkpoint
 from models.training.checks import check_choice, check_fit, check_out

@@ -18,7 +18,7 @@ from models.data.encoding import EncodedRow
 from models.elue.cli import elue
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
 from models.prediction.cli import predict
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from models.training.cli import train
 from serve.errors import OfframpError
 from serve.rules.traits import Task

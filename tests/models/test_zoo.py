@@ -8,11 +8,12 @@ import pytest
 from tokenizers import Tokenizer
 
 from models.data.datasets import read_dataset
-from models.evaluation.model_card import exit_table
-from models.evaluation.scores import score
 from models.multi_exit import MultiExitModel
 from models.profiles import profiles_policy
-from models.recorded import TorchSource, inputs, recorded
+from models.quality.card import exit_table
+from models.quality.recorded import inputs, recorded
+from models.quality.scores import score
+from models.quality.source import TorchSource
 from serve.bundle.calibration import Calibration, VariantCalibration
 from serve.bundle.loader import TOKENIZER
 from serve.bundle.recording import RECORDING, read_recording

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from models.data.examples import Example
-from models.evaluation.analysis import Analysis
-from models.evaluation.costs import LAYERS, layer_costs
-from models.evaluation.subject import Subject
-from models.recorded import Recorded
+from models.quality.analysis import Analysis
+from models.quality.costs import LAYERS, layer_costs
+from models.quality.model import Model
+from models.quality.recorded import Recorded
 from serve.policy.ladder import Data
 from serve.rules.traits import Traits
 from tests.support.traits import two_labels
@@ -75,15 +75,16 @@ def noisy(task: str, seed: int = 0, num_rows: int = 60) -> Recorded:
     return said(truth + noise, traits, gold, counted=counted)
 
 
-def analysed(recorded: Recorded, texts: Sequence[str] = (), **subject: Any) -> Analysis:
+def analysed(recorded: Recorded, texts: Sequence[str] = (), **model: Any) -> Analysis:
     """Return an analysis whose texts have as many words as their place says."""
-    exits = recorded.traits.exits
     words = texts or [" ".join(["word"] * (1 + row)) for row in range(recorded.num_rows)]
     lengths = np.array([2 + len(text.split()) for text in words])
+    costs = {LAYERS: layer_costs(recorded.traits.exits, recorded.num_rows)}
+    known = {"name": "hand-made", "origin": "test", "precision": "fp32", "source": None}
     return Analysis(
-        subject=Subject(**{"name": "hand-made", "origin": "test", "precision": "fp32"} | subject),
+        model=Model(**known | {"costs": lambda num_tokens: costs} | model),
         data=DATA,
         examples=[Example(text, None, 0) for text in words],
         recorded=replace(recorded, num_tokens=lengths),
-        costs={LAYERS: layer_costs(exits, recorded.num_rows)},
+        costs=costs,
     )

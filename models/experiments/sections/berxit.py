@@ -8,13 +8,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from models.evaluation.points import STATIC
-from models.evaluation.rule_families import LEARNED, PATIENCE, rule_families
 from models.experiments.figures import Mean, difference
 from models.experiments.run import SEEDS, Run
 from models.experiments.section import Context, Section
 from models.experiments.sections.tried import Tried
-from models.recorded import Recorded
+from models.quality.points import STATIC
+from models.quality.recorded import Recorded
+from models.quality.rule_families import LEARNED, PATIENCE, rule_families
 from models.report.markdown import table
 from models.report.style import COLOURS, STATIC_COLOUR, STYLE, legend_below, new_figure
 

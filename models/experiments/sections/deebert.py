@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.evaluation.model_card import hundredths
-from models.evaluation.rule_families import ENTROPY
 from models.experiments.run import DataName
 from models.experiments.section import Context, Section
 from models.experiments.sections.models import (
@@ -23,7 +21,9 @@ from models.experiments.sections.models import (
 from models.experiments.sections.sampled import Sampled
 from models.experiments.sections.tried import Tried, threshold_at
 from models.experiments.sections.turns import seconds_in_turns
-from models.recorded import Recorded, inputs
+from models.quality.card import hundredths
+from models.quality.recorded import Recorded, inputs
+from models.quality.rule_families import ENTROPY
 from models.report.markdown import table
 from models.report.style import spread
 from serve.rules import EntropyRule, ExitRule, NeverRule

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.evaluation.model_card import hundredths
 from models.experiments.section import Context, Section
 from models.experiments.sections.models import (
     MRPC_MPNET,
@@ -14,7 +13,8 @@ from models.experiments.sections.models import (
     SST2_MPNET,
     not_there,
 )
-from models.recorded import Recorded
+from models.quality.card import hundredths
+from models.quality.recorded import Recorded
 from models.report.markdown import table
 from models.report.parts.difficulty import difficulty
 from models.report.parts.overthinking import overthinking

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from models.evaluation.rule_families import ENTROPY, PATIENCE
 from models.experiments.figures import Mean, difference
 from models.experiments.recipe_table import Row
 from models.experiments.recipes import run_of
 from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
 from models.experiments.sections.patience import NAMES, SPEED, VOTING, at_speed
+from models.quality.rule_families import ENTROPY, PATIENCE
 from models.report.markdown import table
 from serve.rules.traits import listed
 

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from models.elue.score import EluScore, Place, elue_score
-from models.evaluation.benchmark_scores import benchmark_scores
-from models.evaluation.costs import MFLOPS, Costs
 from models.experiments.figures import Mean, difference
 from models.experiments.recipe_table import Row
 from models.experiments.recipes import run_of
 from models.experiments.reference_curve import METRICS, static
 from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
-from models.recorded import Recorded
+from models.quality.costs import MFLOPS, Costs
+from models.quality.recorded import Recorded
+from models.quality.scores import benchmark_scores
 from models.report.markdown import table
 from serve.rules import EntropyRule, ExitRule, NeverRule, PatienceRule
 

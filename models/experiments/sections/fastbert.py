@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, Costs
 from models.experiments.figures import Mean
 from models.experiments.run import Run
 from models.experiments.section import Context, Section
 from models.experiments.sections.tried import Tried
-from models.recorded import Recorded
+from models.quality.costs import MFLOPS, MFLOPS_LINEAR, Costs
+from models.quality.recorded import Recorded
 from models.report.markdown import table
 from serve.rules import ExitRule, NeverRule, NormalizedEntropyRule
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from models.data.examples import Example
-from models.evaluation.labelled_data import read_for
 from models.experiments.run import DataName
 from models.experiments.section import Context
 from models.model_files import CONFIG
-from models.recorded import Recorded
+from models.quality.data import read_for
+from models.quality.recorded import Recorded
 from serve.bundle.loader import MANIFEST
 from serve.rules.traits import Traits
 

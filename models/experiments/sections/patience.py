@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from models.evaluation.points import STATIC
-from models.evaluation.rule_families import ENTROPY, PATIENCE, rule_families
 from models.experiments.section import Context, Section
 from models.experiments.sections.models import MRPC_MPNET, SST2_MINILM, SST2_MPNET, not_there
 from models.experiments.sections.sampled import Sampled
 from models.experiments.sections.tried import Tried
-from models.recorded import Recorded
+from models.quality.points import STATIC
+from models.quality.recorded import Recorded
+from models.quality.rule_families import ENTROPY, PATIENCE, rule_families
 from models.report.markdown import table
 from serve.rules.traits import listed
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.evaluation.rule_families import PATIENCE
 from models.experiments.section import Context, Section
 from models.experiments.sections.models import (
     MRPC_MPNET,
@@ -17,7 +16,8 @@ from models.experiments.sections.models import (
 )
 from models.experiments.sections.sampled import Sampled
 from models.experiments.sections.tried import Tried
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
+from models.quality.rule_families import PATIENCE
 from models.report.markdown import table
 from serve.rules import PatienceRule
 

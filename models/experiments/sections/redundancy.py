@@ -19,7 +19,8 @@ from models.experiments.sections.models import (
     not_there,
 )
 from models.experiments.sections.similarity import States, cka, states_of
-from models.recorded import Recorded, TorchSource, inputs
+from models.quality.recorded import Recorded, inputs
+from models.quality.source import TorchSource
 from models.report.markdown import table
 from models.report.style import COLOURS, STYLE, legend_below, new_figure, spread
 

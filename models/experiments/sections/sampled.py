@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.evaluation.bootstrap import Interval
+from models.quality.points import Interval
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,13 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from models.evaluation.bootstrap import resampled
-from models.evaluation.costs import LAYERS, Costs, layer_costs
-from models.evaluation.gain import along
-from models.evaluation.points import STATIC, Point, Trial
-from models.evaluation.scores import main_metric
 from models.experiments.sections.sampled import Sampled
-from models.recorded import Recorded
+from models.quality.costs import LAYERS, Costs, layer_costs
+from models.quality.points import STATIC, Point, Trial, along, resampled
+from models.quality.recorded import Recorded
+from models.quality.scores import main_metric
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 # Halvings of a threshold: more digits than float32 has.

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models.recorded import BundleSource
+from models.quality.source import BundleSource
 from serve.bundle.loader import load_bundle
 from serve.engine.core import EngineCore
 from serve.engine.row import Row

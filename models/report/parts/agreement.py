@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.scores import pearson
-from models.recorded import Recorded
+from models.quality.analysis import Analysis
+from models.quality.recorded import Recorded
+from models.quality.scores import pearson
 from models.report.markdown import Picture
 from models.report.parts.part import Part, missing
 from models.report.style import as_svg, new_figure

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from models.data.alignment import IGNORED
-from models.evaluation.analysis import Analysis
-from models.evaluation.model_card import hundredths
-from models.recorded import Recorded
+from models.quality.analysis import Analysis
+from models.quality.card import hundredths
+from models.quality.recorded import Recorded
 from models.report.markdown import Block, Picture, table
 from models.report.parts.part import Part, missing
 from models.report.style import RIGHT, STATIC_COLOUR, as_svg, new_figure, spread
@@ -53,7 +53,7 @@ def calibration_part(analysis: Analysis, slug: str) -> Part:
         ]
         head = ("exit layer", "temperature", "ECE %", "ECE % at the temperature")
         blocks.append(table(head, rows))
-        if analysis.subject.ladder:
+        if analysis.model.ladder:
             blocks.append(_OF_THE_RULES)
     figures = [
         {"layer": exit_.layer, **exit_.bins._asdict(), "scaled_ece": exit_.scaled_ece}

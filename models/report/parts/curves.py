@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.costs import LAYERS, MFLOPS, MS
-from models.evaluation.model_card import title, unit
-from models.evaluation.points import LADDER, PROFILES, STATIC, Point
+from models.quality.analysis import Analysis
+from models.quality.card import title, unit
+from models.quality.costs import LAYERS, MFLOPS, MS
+from models.quality.points import LADDER, PROFILES, STATIC, Point
 from models.report.style import COLOURS, STATIC_COLOUR, legend_below, new_figure
 from serve.policy.ladder import OF_REFERENCE
 
@@ -51,26 +51,6 @@ def draw_families(analysis: Analysis) -> Figure:
         _mark_profiles(axes, analysis, cost)
         _number_layers(axes, analysis, cost)
     return _finish(figure, panels, [analysis])
-
-
-def draw_gains(analysis: Analysis) -> Figure:
-    """Draw how far each family lies above the static line, at equal mean depth."""
-    figure = new_figure()
-    axes = figure.add_subplot()
-    axes.axhline(0, color=STATIC_COLOUR, linestyle="--", linewidth=1.2)
-    for colour, (name, found) in zip(COLOURS, analysis.gains.items(), strict=False):
-        axes.plot(found.depths, 100 * found.at_depths, color=colour, label=name, linewidth=1.4)
-        if name == analysis.headline:
-            low, high = 100 * found.intervals.T
-            axes.fill_between(found.depths, low, high, color=colour, alpha=0.15, linewidth=0)
-    metric = analysis.metric
-    axes.set_xlabel(_AXES[LAYERS])
-    points = "points" if unit(metric) == "%" else unit(metric)
-    axes.set_ylabel(f"gain in {title(metric)}, {points}")
-    axes.set_xlim(0, analysis.exits[-1])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend_below(figure, axes)
-    return figure
 
 
 def draw_models(named: Sequence[tuple[str, Analysis]]) -> Figure:

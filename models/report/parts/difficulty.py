@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.scores import spearman
-from models.recorded import Recorded
+from models.quality.analysis import Analysis
+from models.quality.recorded import Recorded
+from models.quality.scores import spearman
 from models.report.parts.part import Part, missing
 from serve.rules import ConfidenceRule
 

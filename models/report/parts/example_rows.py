@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.data.examples import Example
-from models.recorded import Recorded
-from models.recorded.answers import are_entity_tags, decided, entities_of, tags_of
+from models.quality.answers import are_entity_tags, decided, entities_of, tags_of
+from models.quality.recorded import Recorded
 from serve.rules import EntropyRule
 from serve.rules.traits import Task, Traits
 

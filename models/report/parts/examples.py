@@ -2,7 +2,7 @@
 
 import math
 
-from models.evaluation.analysis import Analysis
+from models.quality.analysis import Analysis
 from models.report.markdown import Picture
 from models.report.parts.example_rows import GIVEN, ExampleRow, chosen_rows, example_row
 from models.report.parts.example_table import draw_examples

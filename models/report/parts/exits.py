@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.benchmark_scores import benchmark_scores
-from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, MS
-from models.evaluation.model_card import hundredths, title, unit
-from models.evaluation.points import STATIC
-from models.evaluation.scores import exit_figures
+from models.quality.analysis import Analysis
+from models.quality.card import hundredths, title, unit
+from models.quality.costs import MFLOPS, MFLOPS_LINEAR, MS
+from models.quality.points import STATIC
+from models.quality.scores import benchmark_scores, exit_figures
 from models.report.markdown import table
 from models.report.parts.calibration import reliability
 from models.report.parts.part import Part

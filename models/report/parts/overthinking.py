@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from models.evaluation.analysis import Analysis
+from models.quality.analysis import Analysis
 from models.report.markdown import Picture, percent
 from models.report.parts.part import Part, missing
 from models.report.style import RIGHT, WRONG, as_svg, legend_above, new_figure

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.costs import LAYERS
-from models.evaluation.model_card import hundredths
-from models.evaluation.points import LADDER, PROFILES, STATIC, Point
-from models.recorded.reference import ReferenceAnswers, difference, full_depth_compared
+from models.quality.analysis import Analysis
+from models.quality.card import hundredths
+from models.quality.costs import LAYERS
+from models.quality.points import LADDER, PROFILES, STATIC, Point
+from models.quality.reference import ReferenceAnswers
 from models.report.markdown import table
 from models.report.parts.part import Part
 from serve.classifier.score_map import ScoreMap
@@ -53,8 +53,8 @@ def reference_part(analysis: Analysis) -> Part:
 def from_reference(analysis: Analysis) -> Iterator[str]:
     """Yield in a sentence how far full depth is from the reference, if there is one."""
     if analysis.reference:
-        compared = full_depth_compared(analysis.reference, analysis.recorded)
-        yield f"{analysis.subject.name}: {compared}."
+        compared = analysis.reference.of_full_depth(analysis.recorded)
+        yield f"{analysis.model.name}: {compared}."
 
 
 def _rows(analysis: Analysis, reference: ReferenceAnswers) -> Iterator[Row]:
@@ -67,10 +67,10 @@ def _rows(analysis: Analysis, reference: ReferenceAnswers) -> Iterator[Row]:
 
 
 def _row(analysis: Analysis, reference: ReferenceAnswers, name: str, point: Point) -> Row:
-    recorded, ladder = analysis.recorded, analysis.subject.ladder
+    recorded, ladder = analysis.recorded, analysis.model.ladder
     taken = recorded.taken(point.rule)
     tolerance = ladder.tolerance if ladder else None
-    share = difference(reference, recorded, taken.deciding, tolerance).disagreement
+    share = reference.difference(recorded, taken.deciding, tolerance).answers
     scores = ScoreMap(ladder.score_temperatures if ladder else None)
-    mean = difference(reference, recorded, scores.logits(taken.logits, taken.heads)).scores
+    mean = reference.difference(recorded, scores.logits(taken.logits, taken.heads)).scores
     return Row(name, point.costs[LAYERS], share, mean)

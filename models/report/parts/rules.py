@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 
 from models.certification.card import describe_loss
-from models.evaluation.analysis import Analysis
-from models.evaluation.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, MS
-from models.evaluation.gain import Gain
-from models.evaluation.model_card import hundredths
-from models.evaluation.points import LADDER, PROFILES, STATIC, Point
+from models.quality.analysis import Analysis
+from models.quality.card import hundredths
+from models.quality.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, MS
+from models.quality.points import LADDER, PROFILES, STATIC, Gain, Point
 from models.report.markdown import Block, Picture, table
-from models.report.parts.curves import draw_families, draw_gains
+from models.report.parts.curves import draw_families
 from models.report.parts.part import Part, missing
 from models.report.style import as_svg, spread
 from models.report.wording import (
@@ -27,10 +26,6 @@ from serve.policy.target import TargetChoice
 
 TITLE = "Exit rules"
 _MOST_FRONT = 8
-_GAIN = (
-    "How far each kind of rule lies above the dashed line, at the same mean depth. The shade is "
-    "the 95 % interval of {family}."
-)
 UNITS = {LAYERS: "mean layers", MS: "ms", MFLOPS: "MFLOPs", MFLOPS_LINEAR: "MFLOPs, linear layers"}
 _NOTHING = (
     "Nothing is certified for this variant, so profiles that ask for a bound run the whole model. "
@@ -43,10 +38,8 @@ def rules_part(analysis: Analysis, slug: str) -> Part:
     """Return curves, gains and chosen points."""
     if analysis.headline is None:
         return missing(TITLE, f"{no_family(analysis)}, so that no text can leave early")
-    gain = _GAIN.format(family=analysis.headline)
     blocks: list[Block] = [
         Picture(f"{slug}-rules.svg", _caption(analysis), as_svg(draw_families(analysis))),
-        Picture(f"{slug}-gain.svg", gain, as_svg(draw_gains(analysis))),
         _gains(analysis),
         "The best points of all rules (Pareto front) were chosen on the rows on which they are "
         "measured, so they are slightly flattered. The gain is over the static line at the same "
@@ -110,7 +103,7 @@ def _points(analysis: Analysis, chosen: list[tuple[str, Point]]) -> str:
 
 def certified_losses(analysis: Analysis) -> dict[Loss, str]:
     """Return the losses that the ladder's certificates bound, with the titles of their columns."""
-    ladder = analysis.subject.ladder
+    ladder = analysis.model.ladder
     losses = sorted({c.loss for c in _certificates(ladder)})
     return {loss: f"certified %: {describe_loss(loss, ladder)}" for loss in losses if ladder}
 
@@ -123,7 +116,7 @@ def bound(point: Point, loss: Loss) -> str | None:
 
 def terms(analysis: Analysis) -> list[str]:
     """Return how sure the certificates are, or that there are none where profiles want some."""
-    certificates = _certificates(analysis.subject.ladder)
+    certificates = _certificates(analysis.model.ladder)
     if not certificates:
         return [_NOTHING] if _shows_targets(analysis) else []
     listed = ", ".join(dict.fromkeys(f"delta {c.delta:g} and n {c.n}" for c in certificates))
@@ -136,7 +129,7 @@ def terms(analysis: Analysis) -> list[str]:
 
 def _shows_targets(analysis: Analysis) -> bool:
     shown = {point.name for point in analysis.points.get(PROFILES, [])}
-    profiles = analysis.subject.profiles
+    profiles = analysis.model.profiles
     return any(isinstance(profiles[name], TargetChoice) for name in shown)
 
 
@@ -158,7 +151,7 @@ def _caption(analysis: Analysis) -> str:
 
 def _notes(analysis: Analysis) -> list[str]:
     """Return which costs are not known."""
-    unknown = analysis.subject.unknown
+    unknown = analysis.model.unknown
     return [
         f"{name} are not known: {unknown[unit]}."
         for unit, name in ((MS, "Milliseconds"), (MFLOPS, "Operations"))
@@ -180,8 +173,7 @@ def _figures(analysis: Analysis) -> dict[str, Any]:
 
 
 def _gain(found: Gain) -> dict[str, Any]:
-    ends = found.depths[0], found.depths[-1]
-    return {"mean": found.mean, "interval": found.interval, "area": found.area, "depths": ends}
+    return found._asdict()
 
 
 def _figure(analysis: Analysis, point: Point, best: bool) -> dict[str, Any]:

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.model_card import hundredths
-from models.evaluation.points import PROFILES
-from models.recorded.score_gaps import shown_scores
+from models.quality.analysis import Analysis
+from models.quality.card import hundredths
+from models.quality.points import PROFILES
+from models.quality.recorded import shown_scores
 from models.report.markdown import Block, Picture, table
 from models.report.parts.part import Part, missing
 from models.report.style import RIGHT, STATIC_COLOUR, as_svg, new_figure, spread
@@ -51,7 +51,7 @@ class Scores(NamedTuple):
 
 def scores_part(analysis: Analysis, slug: str) -> Part:
     """Return the scores by the profiles, and at every exit if all texts left there."""
-    recorded, ladder = analysis.recorded, analysis.subject.ladder
+    recorded, ladder = analysis.recorded, analysis.model.ladder
     if recorded.traits.task == "regression":
         return missing(TITLE, "a regression gives no probabilities")
     if len(analysis.exits) < 2:

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from models.evaluation.analysis import Analysis
-from models.evaluation.costs import LAYERS
-from models.evaluation.points import LADDER, PROFILES, Point
+from models.quality.analysis import Analysis
+from models.quality.costs import LAYERS
+from models.quality.points import LADDER, PROFILES, Point
 from models.report.markdown import Picture
 from models.report.parts.overthinking import overthinking
 from models.report.parts.part import Part, missing

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from models.certification import cli, decisions
 from models.certification.decisions import FlaggedTexts, Side, certify_flag
 from models.errors import TrainingFailed, UnusableData
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.bundle.loader import load_bundle
 from serve.errors import InvalidRule
 from serve.policy.ladder import Ladder

@@ -4,7 +4,7 @@ import pytest
 from models.certification.losses import TextLosses
 from models.certification.paths import candidate_paths
 from models.certification.replay import Replay
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.rules import LearnedRule, check_rule
 from serve.rules.traits import Task, Traits
 from tests.serve.support.task_bundles import LABELS

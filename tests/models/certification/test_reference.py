@@ -10,7 +10,8 @@ import pytest
 from models.certification.path_choice import REFERENCE_EPSILONS
 from models.data.label_ids import label_order
 from models.errors import UnusableData
-from models.recorded import BundleSource, recorded
+from models.quality.recorded import recorded
+from models.quality.source import BundleSource
 from serve.bundle.loader import load_bundle
 from serve.policy.ladder import OF_REFERENCE, Ladder, Rung
 from serve.rules.multipart import decisions, probabilities

@@ -9,7 +9,7 @@ from models.certification.paths import Path, candidate_paths
 from models.certification.replay import Replay
 from models.certification.rungs import Certified, certify, rungs
 from models.certification.temperatures import fit_temperatures
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.policy.ladder import Loss, Rung
 from serve.rules import NeverRule
 from tests.support.recordings import said

@@ -5,8 +5,7 @@ from models.certification.losses import text_losses
 from models.certification.paths import Path
 from models.certification.replay import Replay
 from models.certification.score_temperatures import FEWEST, fit_score_temperatures
-from models.recorded import Recorded
-from models.recorded.score_gaps import score_gaps
+from models.quality.recorded import Recorded, score_gaps
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import SCORE_TOLERANCE
 from serve.rules import ConfidenceRule, LayerRule, NeverRule

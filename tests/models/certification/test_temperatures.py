@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from models.certification.temperatures import BOUNDS, fit_temperatures
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.rules.signals import softmax
 from serve.rules.traits import Task, Traits
 from tests.support.recordings import said

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from models.checkpoints import load
-from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR
-from models.evaluation.flops import flops_by_exit, num_parameters
-from models.recorded import TorchSource
+from models.quality.costs import MFLOPS, MFLOPS_LINEAR, flops_by_exit, num_parameters
+from models.quality.source import TorchSource
 from serve.tokenization.tokenizer import Text
 from tests.models.conftest import offramp, refusal
 from tests.support.originals.pabee import Pabee

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from models.evaluation.rule_families import ENTROPY
 from models.experiments.early_exit import at_depth, by_exit, layers_within
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
+from models.quality.rule_families import ENTROPY
 from serve.rules.traits import Traits
 from tests.support.recordings import said
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from models.evaluation.costs import LAYERS, MFLOPS
 from models.experiments import figures
 from models.experiments.figures import Mean, difference, measured
 from models.multi_exit import MultiExitModel
+from models.quality.costs import LAYERS, MFLOPS
 from tests.models.conftest import tiny_tokenizer
 from tests.support.wordpiece import save_tokenizer
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from models.evaluation.costs import LAYERS, MFLOPS, RowCost, layer_costs
 from models.experiments.reference_curve import METRICS, REFERENCE
 from models.experiments.run import Run
-from models.recorded import Recorded
+from models.quality.costs import LAYERS, MFLOPS, RowCost, layer_costs
+from models.quality.recorded import Recorded
 from serve.bundle.loader import sha256_of
 from serve.rules.traits import Traits
 from tests.support.recordings import said

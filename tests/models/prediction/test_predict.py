@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from models.checkpoints import load
-from models.evaluation.costs import MFLOPS
-from models.evaluation.flops import flops_by_exit
 from models.prediction import predict as module
 from models.prediction.predictor import Prediction, Predictor
-from models.recorded import BundleSource, Recorded, TorchSource, recorded
+from models.quality.costs import MFLOPS, flops_by_exit
+from models.quality.recorded import Recorded, recorded
+from models.quality.source import BundleSource, TorchSource
 from serve.bundle.loader import load_bundle
 from serve.rules import EntropyRule, ExitRule, LayerRule, PatienceRule
 from serve.rules.traits import Task

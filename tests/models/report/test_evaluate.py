@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from models.certification.calibrate import CalibrationJob, calibrate
-from models.recorded import BundleSource
+from models.quality.source import BundleSource
 from serve.rules.traits import Task
 from tests.models.conftest import offramp, refusal
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from models.evaluation.costs import MS, TimeCost
-from models.evaluation.rule_families import rule_families
-from models.profiles import PROFILES
+from models.profiles import profiles_policy
+from models.quality.costs import MS, TimeCost
+from models.quality.rule_families import rule_families
 from models.report.html import html_page
 from models.report.markdown import Picture, markdown_page, numeric, table
 from models.report.parts.example_table import _wrapped
@@ -62,7 +62,7 @@ def test_there_is_a_colour_for_every_family_of_rules() -> None:
 
 
 def test_profiles_that_need_a_certificate_say_that_there_is_none() -> None:
-    seen = analysed(noisy("single_label"), profiles=PROFILES)
+    seen = analysed(noisy("single_label"), policy=profiles_policy())
     assert terms(seen) == []
     times = TimeCost(ExitCosts((0.001,) * 3, 0.0, 0.0))
     (found,) = terms(replace(seen, costs=seen.costs | {MS: times}))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.evaluation.scores import exit_figures
+from models.quality.scores import exit_figures
 from models.report.parts.agreement import agreement
 from models.report.parts.calibration import binned, decisions_of, reliability
 from models.report.parts.difficulty import difficulty

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from models.report.wording import better_than_full, gain_sentence, headline
+from serve.policy.document import Policy
+from serve.policy.target import Target, TargetChoice
 from serve.rules import EntropyRule, NeverRule
 from tests.support.recordings import analysed, margins, noisy
 
@@ -67,13 +69,14 @@ def test_a_layer_that_is_better_than_full_depth_is_named() -> None:
 def test_the_headline_is_about_what_requests_without_exit_get() -> None:
     leave = {"soon": EntropyRule(threshold=0.1), "later": NeverRule()}
     recorded = margins([EASY] * 3 + [[9.0, 9.0, -9.0]], [1] * 4)
-    words = headline(analysed(recorded, profiles=leave, served="soon"))
+    words = headline(analysed(recorded, policy=Policy(default="soon", profiles=leave)))
     assert words == (
         "hand-made on hand/made.tsv: requests without `exit` (soon) run 2.00 of 6 layers in the "
         "mean, by entropy < 0.1; accuracy is 100.00 instead of 75.00 %; 25.00 % of the answers are "
         "others than full depth's."
     )
-    assert headline(analysed(recorded, profiles=leave, served="later")).endswith(
+    assert headline(analysed(recorded, policy=Policy(default="later", profiles=leave))).endswith(
         "(later) run all 6 layers."
     )
-    assert "early exit by entropy" in headline(analysed(recorded))
+    certified = Policy(default=TargetChoice(target=Target(max_disagreement=0.01)))
+    assert "early exit by entropy" in headline(analysed(recorded, policy=certified))

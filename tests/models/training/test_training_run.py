@@ -12,8 +12,8 @@ import torch
 from models.data.alignment import IGNORED
 from models.data.encoding import EncodedRow
 from models.errors import TrainingFailed
-from models.evaluation.scores import exit_figures
 from models.multi_exit import MultiExitModel
+from models.quality.scores import exit_figures
 from models.training.checkpoint import Checkpoint
 from models.training.error_targets import share_estimate
 from models.training.job import TrainConfig

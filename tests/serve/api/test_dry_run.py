@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from models.recorded import BundleSource, Recorded, recorded
+from models.quality.recorded import Recorded, recorded
+from models.quality.source import BundleSource
 from serve.audits.record import AuditLog, AuditRecord, RowLogits
 from serve.bundle.loader import load_bundle
 from serve.classifier.classifier import Classifier

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from models.evaluation.points import STATIC
-from models.evaluation.rule_families import ENTROPY, PATIENCE
 from models.experiments.sections.patience import VOTING, AtSpeed, at_speed, sentence
 from models.experiments.sections.patience_condition import patiences, right_side
 from models.experiments.sections.sampled import Sampled
+from models.quality.points import STATIC
+from models.quality.rule_families import ENTROPY, PATIENCE
 from tests.support.recordings import margins, noisy
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from models.elue.score import EluScore
-from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, RowCost
-from models.evaluation.points import STATIC
-from models.evaluation.rule_families import ENTROPY, LEARNED, PATIENCE
-from models.evaluation.scores import pearson
 from models.experiments.sections import berxit, diversity, elasticbert, fastbert
 from models.experiments.sections.patience import VOTING
-from models.recorded import Recorded
+from models.quality.costs import MFLOPS, MFLOPS_LINEAR, RowCost
+from models.quality.points import STATIC
+from models.quality.recorded import Recorded
+from models.quality.rule_families import ENTROPY, LEARNED, PATIENCE
+from models.quality.scores import pearson
 from serve.rules import EntropyRule, NeverRule
 from serve.rules.traits import Traits
 from tests.support.recordings import noisy, said

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from models.evaluation.points import STATIC
 from models.experiments.sections.sampled import Sampled
 from models.experiments.sections.tried import Tried, threshold_at
+from models.quality.points import STATIC
 from serve.rules import EntropyRule
 from tests.support.recordings import margins, noisy
 

@@ -6,7 +6,7 @@ hand-written sections survive a new training run.
 
 from pathlib import Path
 
-from models.evaluation.benchmark_scores import ACCURACY_F1, CORRELATIONS, MCC
+from models.quality.scores import ACCURACY_F1, CORRELATIONS, MCC
 from models.report.markdown import table
 from serve.bundle.calibration import VariantCalibration
 from serve.rules.traits import Task, Traits

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from models.recorded.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.classifier.flagger import Flagger
 from serve.classifier.score_map import ScoreMap
 from serve.engine.row import Answer

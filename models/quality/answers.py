@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from models.data.alignment import IGNORED
 from serve.rules.multipart import decisions
 from serve.rules.replay import Logits
-from serve.rules.traits import Task, Traits
+from serve.rules.traits import Traits
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.word_spans import NoWords, WordSpans
 
@@ -43,7 +43,17 @@ def right_answers(traits: Traits, logits: Logits, gold: NDArray[Any]) -> NDArray
 
     A tagger's entities are compared by words, which are tagged by their first token as in training.
     """
-    return _RIGHT[traits.task](traits, decisions(traits.task, logits), gold)
+    found = decisions(traits.task, logits)
+    if traits.task == "single_label":
+        return np.asarray(found == gold)
+    if traits.task == "multi_label":
+        return np.asarray((found == (gold > 0.5)).all(axis=1))
+    read: Callable[[list[str]], object] = entities_of if are_entity_tags(traits.labels) else list
+    pairs = zip(found, gold, strict=True)
+    return np.array(
+        [read(tags_of(traits, ids, own)) == read(tags_of(traits, own, own)) for ids, own in pairs],
+        np.bool_,
+    )
 
 
 def tags_of(traits: Traits, ids: NDArray[Any], gold: NDArray[Any]) -> list[str]:
@@ -98,29 +108,3 @@ def _served_entities(
     for of_tokens, counts in zip(logits, counted, strict=True):
         found = reader.read(of_tokens, counts, spans, "simple")
         yield frozenset((entity.label, entity.tokens) for entity in found)
-
-
-def _label_right(traits: Traits, found: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
-    right: NDArray[np.bool_] = found == gold
-    return right
-
-
-def _labels_right(traits: Traits, found: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
-    right: NDArray[np.bool_] = (found == (gold > 0.5)).all(axis=1)
-    return right
-
-
-def _entities_right(traits: Traits, found: NDArray[Any], gold: NDArray[Any]) -> NDArray[np.bool_]:
-    read: Callable[[list[str]], object] = entities_of if are_entity_tags(traits.labels) else list
-    pairs = zip(found, gold, strict=True)
-    return np.array(
-        [read(tags_of(traits, ids, own)) == read(tags_of(traits, own, own)) for ids, own in pairs],
-        np.bool_,
-    )
-
-
-_RIGHT: dict[Task, Callable[[Traits, NDArray[Any], NDArray[Any]], NDArray[np.bool_]]] = {
-    "single_label": _label_right,
-    "multi_label": _labels_right,
-    "token": _entities_right,
-}

@@ -4,11 +4,11 @@ import hashlib
 import shutil
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from models.multi_exit import MultiExitModel
 from serve.bundle.loader import TOKENIZER, Bundle
 from serve.engine.runner import Ids, StepOutput
 from serve.engine.warm_up import steps
-from serve.rules.traits import Traits
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
 from serve.tokenization.inputs import InputReader, pieces_of
@@ -28,8 +27,8 @@ from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
 Run: TypeAlias = Callable[[Ids, Ids, Ids], Iterator[StepOutput]]
 
 
-class Source(Protocol):
-    """A model that texts can be run through.
+class BundleSource:
+    """One precision of a bundle, with the exits that it presents; tokens are as the server's.
 
     Attributes:
         traits: with the exits that are recorded.
@@ -37,29 +36,7 @@ class Source(Protocol):
         pad_id: fills rows up.
         max_tokens: longer texts are cut.
         tokenizer_path: a `tokenizer.json`.
-        sha256: of the weights, and of the tokenizer where no manifest names it beside them.
     """
-
-    traits: Traits
-    temperatures: tuple[float, ...]
-    pad_id: int
-    max_tokens: int
-    tokenizer_path: Path
-
-    @property
-    def sha256(self) -> str: ...
-
-    def read(self, texts: Sequence[Text]) -> list[Tokens]:
-        """Return the texts' tokens."""
-        ...
-
-    def running(self) -> AbstractContextManager[Run]:
-        """Inside the block, hold the model ready."""
-        ...
-
-
-class BundleSource:
-    """One precision of a bundle, with the exits that it presents; tokens are as the server's."""
 
     def __init__(self, bundle: Bundle, placement: Placement, plain: bool = False) -> None:
         """Take a bundle; `plain` reads special tokens in texts as characters."""
@@ -96,7 +73,8 @@ class BundleSource:
 class TorchSource:
     """A model on any device; its training mode is restored after a run.
 
-    The tokenizer lies in a file for as long as the source is used.
+    The tokenizer lies in a file for as long as the source is used. The attributes are those of
+    `BundleSource`.
     """
 
     def __init__(self, model: MultiExitModel, tokenizer: str, max_tokens: int) -> None:
@@ -142,6 +120,9 @@ class TorchSource:
         batch = (torch.from_numpy(each).to(device) for each in (ids, mask, types))
         with torch.inference_mode():
             return map(_as_step, self.model.exit_outputs(*batch))
+
+
+Source: TypeAlias = BundleSource | TorchSource
 
 
 def _as_step(output: HeadOutput) -> StepOutput:

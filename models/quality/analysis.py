@@ -6,19 +6,30 @@ from functools import cached_property
 from pathlib import Path
 
 from models.data.examples import Example
-from models.evaluation.bootstrap import Interval, Resampled, resampled
-from models.evaluation.costs import LAYERS, Costs
-from models.evaluation.gain import Gain, gain
-from models.evaluation.labelled_data import LabelledData, data_of, unlabelled
-from models.evaluation.points import LADDER, PROFILES, STATIC, Point, pareto_front, points_of
-from models.evaluation.rule_families import headline_family
-from models.evaluation.scores import main_metric
-from models.evaluation.subject import Model, Subject
-from models.recorded import Recorded, inputs, recorded
-from models.recorded.reference import ReferenceAnswers
+from models.data.unlabelled import without_label
+from models.quality.costs import LAYERS, Costs
+from models.quality.data import LabelledData, data_of
+from models.quality.model import Model
+from models.quality.points import (
+    LADDER,
+    PROFILES,
+    STATIC,
+    Gain,
+    Interval,
+    Point,
+    Resampled,
+    gain,
+    pareto_front,
+    points_of,
+    resampled,
+)
+from models.quality.recorded import Recorded, inputs, recorded
+from models.quality.reference import ReferenceAnswers
+from models.quality.rule_families import headline_family
+from models.quality.scores import main_metric
 from serve.policy.ladder import Data
-
-_NO_FAMILIES = (STATIC, PROFILES, LADDER)
+from serve.rules.traits import Traits
+from serve.tokenization.tokenizer import Text
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +37,7 @@ class Analysis:
     """All that a report says of a model on a data file.
 
     Attributes:
-        subject: the model.
+        model: the model.
         data: the file.
         examples: its rows.
         recorded: what every exit said of them.
@@ -37,7 +48,7 @@ class Analysis:
         reference: what another classifier says of the rows; None without one.
     """
 
-    subject: Subject
+    model: Model
     data: Data
     examples: Sequence[Example]
     recorded: Recorded
@@ -49,7 +60,7 @@ class Analysis:
     @cached_property
     def points(self) -> dict[str, list[Point]]:
         """Every rule that was tried, by family."""
-        return points_of(self.subject, self.recorded, self.costs)
+        return points_of(self.model, self.recorded, self.costs)
 
     @property
     def metric(self) -> str:
@@ -64,8 +75,8 @@ class Analysis:
     @property
     def families(self) -> dict[str, list[Point]]:
         """The families of rules that make a curve, the one to judge by first."""
-        judge_by = headline_family(self.recorded, self.subject.trained_for)
-        names = [name for name in self.points if name not in _NO_FAMILIES]
+        judge_by = headline_family(self.recorded, self.model.trained_for)
+        names = [name for name in self.points if name not in (STATIC, PROFILES, LADDER)]
         return {name: self.points[name] for name in sorted(names, key=lambda n: n != judge_by)}
 
     @property
@@ -73,14 +84,14 @@ class Analysis:
         """The family to judge by; None for a model with a single exit."""
         return next(iter(self.families), None)
 
-    @cached_property
-    def all_points(self) -> list[Point]:
-        """The points of all families."""
-        return [point for points in self.points.values() for point in points]
+    @property
+    def full(self) -> Point:
+        """Every text at full depth."""
+        return self.points[STATIC][-1]
 
     def front(self, unit: str = LAYERS) -> list[Point]:
         """Return the best points of all rules, cheap first."""
-        return pareto_front(self.all_points, unit)
+        return pareto_front(self._all, unit)
 
     def interval(self, point: Point) -> Interval:
         """Return the bootstrap interval of a point's main metric."""
@@ -93,12 +104,16 @@ class Analysis:
         return {name: gain(self._only(own), static) for name, own in self.families.items()}
 
     @cached_property
+    def _all(self) -> list[Point]:
+        return [point for points in self.points.values() for point in points]
+
+    @cached_property
     def _places(self) -> dict[int, int]:
-        return {id(point): place for place, point in enumerate(self.all_points)}
+        return {id(point): place for place, point in enumerate(self._all)}
 
     @cached_property
     def _resampled(self) -> Resampled:
-        return resampled(self.metric, self.all_points)
+        return resampled(self.metric, self._all)
 
     def _only(self, points: list[Point]) -> Resampled:
         return self._resampled.only([self._places[id(point)] for point in points])
@@ -117,19 +132,28 @@ def analyse(
         model: any.
         path: of the file.
         file: its rows, with the model's labels.
-        texts: whose correct answers are not known.
+        texts: whose correct answers are not known; of a pair, a tab stands between the two.
         advance: called with numbers of rows that have been run.
     """
-    traits, count = model.source.traits, len(file.examples)
-    given = [unlabelled(text, traits.task, len(traits.labels)) for text in texts]
+    count, given = len(file.examples), [_given(text, model.source.traits) for text in texts]
     found = recorded(model.source, *inputs([*file.examples, *given]), advance)
     own = found.of(slice(count))
     return Analysis(
-        subject=model.subject,
+        model=model,
         data=data_of(path, count),
         examples=file.examples,
         recorded=own,
         costs=model.costs(own.num_tokens),
         given=(given, found.of(slice(count, None))) if given else None,
         note=file.note,
+    )
+
+
+def _given(text: str, traits: Traits) -> Example:
+    """Return a text with a label that means nothing, in the form of the task's labels."""
+    if traits.task == "token":
+        return without_label(Text(text), traits.task)
+    first, _, second = text.partition("\t")
+    return Example(
+        first, second or None, (0.0,) * len(traits.labels) if traits.task == "multi_label" else 0
     )

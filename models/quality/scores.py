@@ -1,7 +1,8 @@
-"""The metrics of answers by task, as functions of sums over rows.
+"""The metrics of answers, by task.
 
-So any sample of rows is quickly scored: accuracy and F1 are ratios of sums, and Pearson's
-correlation is made of six. Spearman's correlation and the macro-F1 are of whole data sets alone.
+The metrics that are compared over samples of rows are functions of sums over rows, so that any
+sample is quickly scored: accuracy and the F1 of marks and entities are ratios of sums, and
+Pearson's correlation is made of six. The others are of whole data sets alone.
 """
 
 from collections.abc import Callable
@@ -9,12 +10,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+from sklearn.metrics import f1_score, matthews_corrcoef
 
 from models.data.alignment import IGNORED
-from models.recorded import Recorded
-from models.recorded.answers import are_entity_tags, decided, entities_of, tags_of
+from models.quality.answers import are_entity_tags, decided, entities_of, tags_of
+from models.quality.recorded import Recorded
 from serve.bundle.calibration import ExitFigures
 from serve.rules.traits import Traits
+
+# Metrics that the tables of GLUE and ELUE print: MCC for CoLA, the mean of accuracy and F1 for
+# MRPC and QQP, that of Pearson's and Spearman's correlations for STS-B.
+MCC, ACCURACY_F1, CORRELATIONS = "mcc", "accuracy_and_f1", "pearson_and_spearman"
+_MEANS = {ACCURACY_F1: ("accuracy", "f1"), CORRELATIONS: ("pearson", "spearman")}
 
 Array: TypeAlias = NDArray[Any]
 # (rows, sums): what each row adds to each sum.
@@ -39,32 +47,40 @@ def main_metric(traits: Traits) -> str:
     return measures(traits)[0 if traits.task in ("single_label", "regression") else -1]
 
 
-def exit_figures(recorded: Recorded, scores: Scores | None = None) -> tuple[ExitFigures, ...]:
-    """Return the metrics of every exit when it answers all rows.
-
-    Args:
-        recorded: with correct answers.
-        scores: from what `score` takes to metrics; None for `score` itself.
-    """
-    assert recorded.gold is not None
-    figures = []
-    for layer, logits in zip(recorded.traits.exits, recorded.logits, strict=True):
-        found = (scores or score)(recorded.traits, recorded.gold, logits)
-        accuracy = found.pop("accuracy", None)
-        figures.append(ExitFigures(layer=layer, accuracy=accuracy, metrics=found))
-    return tuple(figures)
-
-
 def score(traits: Traits, gold: Array, logits: NDArray[np.float32]) -> dict[str, float]:
     """Return all metrics of one set of answers, by name.
 
     Args:
         traits: of the model.
-        gold: the correct answers, see `models.recorded.recorded`.
+        gold: the correct answers, see `models.quality.recorded`.
         logits: those that each row leaves with.
     """
     found = decided(traits, logits)
     return {name: _value(name, traits, gold, found) for name in measures(traits)}
+
+
+def benchmark_scores(traits: Traits, gold: Array, logits: NDArray[np.float32]) -> dict[str, float]:
+    """Return the metrics of `score`, and those that the tables of GLUE and ELUE print."""
+    found = score(traits, gold, logits)
+    if traits.task == "single_label":
+        said = decided(traits, logits)
+        one_label = len(np.union1d(gold, said)) < 2  # of which scikit-learn warns
+        found[MCC] = 0.0 if one_label else float(matthews_corrcoef(gold, said))
+    for name, parts in _MEANS.items():
+        if found.keys() >= set(parts):
+            found[name] = sum(found[part] for part in parts) / 2
+    return found
+
+
+def exit_figures(recorded: Recorded, scores: Scores = score) -> tuple[ExitFigures, ...]:
+    """Return the metrics of every exit when it answers all rows; the answers must be known."""
+    assert recorded.gold is not None
+    figures = []
+    for layer, logits in zip(recorded.traits.exits, recorded.logits, strict=True):
+        found = scores(recorded.traits, recorded.gold, logits)
+        accuracy = found.pop("accuracy", None)
+        figures.append(ExitFigures(layer=layer, accuracy=accuracy, metrics=found))
+    return tuple(figures)
 
 
 def statistics(traits: Traits, gold: Array, logits: NDArray[np.float32]) -> Statistics:
@@ -80,11 +96,24 @@ def of_sums(metric: str, sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
+def pearson(one: ArrayLike, other: ArrayLike) -> float:
+    """Return the Pearson correlation; 0 if either list is constant."""
+    x, y = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    x, y = x - x.mean(), y - y.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / scale if scale > 0 else 0.0
+
+
+def spearman(one: ArrayLike, other: ArrayLike) -> float:
+    """Return the Spearman rank correlation; equal numbers share their mean rank."""
+    return pearson(rankdata(one), rankdata(other))
+
+
 def _value(name: str, traits: Traits, gold: Array, found: Array) -> float:
     if name == "spearman":
         return spearman(found, gold)
     if name == "macro_f1":
-        return macro_f1(found, gold)
+        return float(f1_score(gold, found, average="macro", zero_division=0))
     return float(of_sums(name, _SUMS[name](traits, gold, found).sum(axis=0)))
 
 
@@ -126,45 +155,13 @@ def _pairs(above: Array, below: Array) -> Statistics:
 
 def _pearson(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-    scale = np.sqrt(_spread(n, x, xx) * _spread(n, y, yy))
+    # n^2 times the variances; 0 where only rounding makes a difference.
+    spreads = [
+        np.where(n * zz - z * z > 1e-10 * n * zz, n * zz - z * z, 0.0)
+        for z, zz in ((x, xx), (y, yy))
+    ]
+    scale = np.sqrt(spreads[0] * spreads[1])
     return np.divide(n * xy - x * y, scale, out=np.zeros_like(scale), where=scale > 0)
-
-
-def _spread(
-    n: NDArray[np.float64], x: NDArray[np.float64], xx: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return n^2 times the variance; 0 where only rounding makes a difference."""
-    found = n * xx - x * x
-    return np.where(found > 1e-10 * n * xx, found, 0.0)
-
-
-def macro_f1(found: NDArray[np.int64], gold: NDArray[np.number]) -> float:
-    """Return the mean F1 of the labels that occur in either (rows,) array of label ids."""
-    labels = np.union1d(found, gold)
-    both = [((found == x) & (gold == x)).sum() for x in labels]
-    marked = [(found == x).sum() + (gold == x).sum() for x in labels]
-    return float(np.mean(2 * np.array(both) / np.array(marked)))
-
-
-def pearson(one: ArrayLike, other: ArrayLike) -> float:
-    """Return the Pearson correlation; 0 if either list is constant."""
-    x, y = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    x, y = x - x.mean(), y - y.mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale > 0 else 0.0
-
-
-def spearman(one: ArrayLike, other: ArrayLike) -> float:
-    """Return the Spearman rank correlation; equal numbers share their mean rank."""
-    return pearson(ranks(one), ranks(other))
-
-
-def ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Return each number's rank from 1; equal numbers get the mean of their ranks."""
-    _, group, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    last = counts.cumsum()
-    mean_rank: NDArray[np.float64] = last - (counts - 1) / 2
-    return mean_rank[group]
 
 
 _SUMS: dict[str, Callable[[Traits, Array, Array], Statistics]] = {

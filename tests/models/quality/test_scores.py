@@ -5,9 +5,19 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score
 
-from models.evaluation.scores import exit_figures, main_metric, of_sums, score, statistics
+from models.quality.scores import (
+    benchmark_scores,
+    exit_figures,
+    main_metric,
+    of_sums,
+    pearson,
+    score,
+    spearman,
+    statistics,
+)
 from serve.rules.traits import Task, Traits
 from tests.support.recordings import margins, noisy, said
 
@@ -38,7 +48,12 @@ def test_accuracy_per_exit_counts_right_labels() -> None:
 
 
 def test_two_labels_have_an_f1_of_the_second_and_more_labels_a_macro_f1() -> None:
-    assert exit_figures(BY_HAND)[0].metrics == {"f1": pytest.approx(2 * 2 / (3 + 2))}
+    found = exit_figures(BY_HAND, benchmark_scores)[0]
+    assert found.metrics == {
+        "f1": pytest.approx(2 * 2 / (3 + 2)),
+        "mcc": pytest.approx(0.57735, abs=1e-5),
+        "accuracy_and_f1": pytest.approx((0.75 + 0.8) / 2),
+    }
     three = noisy("single_label")
     found = exit_figures(three)[0]
     expected = f1_score(three.gold, three.logits[0].argmax(axis=1), average="macro")
@@ -55,11 +70,18 @@ def test_of_several_labels_all_must_be_right_and_every_mark_counts() -> None:
 
 def test_regression_is_measured_by_correlations() -> None:
     valued = noisy("regression")
-    last = exit_figures(valued)[-1]
+    last = exit_figures(valued, benchmark_scores)[-1]
     assert last.accuracy is None
-    assert last.measured == ("pearson", "spearman")
-    expected = np.corrcoef(valued.logits[-1, :, 0], valued.gold)[0, 1]
-    assert last.metrics["pearson"] == pytest.approx(expected)
+    assert last.measured == ("pearson", "spearman", "pearson_and_spearman")
+    expected = [found(valued.logits[-1, :, 0], valued.gold)[0] for found in (pearsonr, spearmanr)]
+    wanted = pytest.approx([*expected, np.mean(expected)])
+    assert [last.value(name) for name in last.measured] == wanted
+
+
+def test_correlations_are_of_float64_and_0_where_nothing_varies() -> None:
+    values = np.full(10_000, 1e4, np.float32) + np.arange(10_000, dtype=np.float32)
+    assert pearson(values, np.arange(10_000)) == pytest.approx(1, abs=1e-9)
+    assert pearson([2, 2, 2], [1, 2, 3]) == spearman([1, 2, 3], [0, 0, 0]) == 0
 
 
 def test_words_are_measured_by_entities_and_accuracy_or_by_accuracy_alone() -> None:

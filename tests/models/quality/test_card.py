@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from models.evaluation.model_card import write_card, write_training
+from models.quality.card import write_card, write_training
 from serve.bundle.calibration import ExitFigures, VariantCalibration
 from serve.policy.ladder import Data
 from serve.rules.traits import Traits

@@ -1,6 +1,7 @@
-"""Floating-point operations by exit, as PyTorch's own counter finds them.
+"""What a text costs by the exit it leaves at: layers, milliseconds, or operations.
 
-Two conventions are in use, and figures only compare within one:
+PyTorch's own counter finds the operations. Two conventions are in use, and figures only compare
+within one:
 
 * `mflops`, of the ELUE benchmark: two operations for each multiply-accumulate, attention included;
   softmax and layer norm count two multiply-accumulates an element; embeddings, activations and
@@ -8,9 +9,9 @@ Two conventions are in use, and figures only compare within one:
 * `mflops_linear`, as `thop` counts, with which FastBERT was published: linear layers alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -18,13 +19,60 @@ from numpy.typing import NDArray
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, RowCost
 from models.multi_exit import MultiExitModel
+from serve.classifier.exit_costs import ExitCosts
+from serve.rules import CompiledRule
+
+LAYERS, MS, MFLOPS, MFLOPS_LINEAR = "layers", "ms", "mflops", "mflops_linear"
 
 _ATEN = torch.ops.aten
 _LINEAR = {_ATEN.mm, _ATEN.addmm, _ATEN.convolution}
 _EXIT = "exit_"
 _ELEMENTWISE = (_ATEN._softmax, _ATEN._safe_softmax, _ATEN.native_layer_norm)
+
+
+class RowCost(NamedTuple):
+    """The cost of every row at every exit.
+
+    Attributes:
+        run: (exits, rows) running on to the exit, without what is asked there.
+        asked: (exits, rows) asking the exit: its head and what reads it.
+    """
+
+    run: NDArray[np.float64]
+    asked: NDArray[np.float64]
+
+    def of(self, exits: NDArray[np.intp], rule: CompiledRule) -> NDArray[np.float64]:
+        """Return (rows,) what rows cost that leave at these exits, counted from 0, by a rule.
+
+        A row is asked at every exit that the rule hears.
+        """
+        each = np.arange(len(exits))
+        asked_to = np.concatenate([np.zeros((1, len(exits))), self.asked.cumsum(axis=0)])
+        before = asked_to[np.minimum(rule.first_heard, exits), each]
+        run: NDArray[np.float64] = self.run[exits, each]
+        return run + asked_to[exits + 1, each] - before
+
+
+class TimeCost(NamedTuple):
+    """Milliseconds of a lone text of the data's mean length, as the server expects them."""
+
+    exit_costs: ExitCosts
+
+    def of(self, exits: NDArray[np.intp], rule: CompiledRule) -> NDArray[np.float64]:
+        """Return (rows,) what each row costs, as `RowCost` does."""
+        return np.array(self.exit_costs.until_exits_ms(rule))[exits]
+
+
+# By unit, as far as they are known.
+Cost: TypeAlias = RowCost | TimeCost
+Costs: TypeAlias = Mapping[str, Cost]
+
+
+def layer_costs(exits: tuple[int, ...], num_rows: int) -> RowCost:
+    """Return the layers that rows run; asking an exit takes none."""
+    run = np.repeat(np.array(exits, np.float64)[:, None], num_rows, axis=1)
+    return RowCost(run, np.zeros_like(run))
 
 
 def num_parameters(model: MultiExitModel) -> int:
@@ -48,6 +96,15 @@ class ModuleFlops(NamedTuple):
         """Return (conventions, modules, rows) the operations of texts."""
         degree = self.powers.shape[-1]
         return self.powers @ np.vander(num_tokens.astype(np.float64), degree, increasing=True).T
+
+    def by_exit(self, num_tokens: NDArray[np.intp], exits: Sequence[int]) -> dict[str, RowCost]:
+        """Return the operations as costs of rows at these exit layers."""
+        by_module = self.of(num_tokens)
+        is_exit = np.array([name.startswith(_EXIT) for name in self.names])
+        body = np.where(is_exit[:, None], 0, by_module).cumsum(axis=1)
+        places = [self.names.index(f"{_EXIT}{layer}") for layer in exits]
+        run, asked = body[:, places], by_module[:, places]
+        return {MFLOPS: RowCost(run[0], asked[0]), MFLOPS_LINEAR: RowCost(run[1], asked[1])}
 
 
 def module_flops(model: MultiExitModel, lengths: Sequence[int]) -> ModuleFlops:
@@ -81,19 +138,7 @@ def flops_by_exit(
     """
     shortest, longest = int(num_tokens.min()), int(num_tokens.max())
     found = module_flops(model, [shortest, (shortest + longest) // 2, longest])
-    return by_exit(found, num_tokens, exits or model.exits)
-
-
-def by_exit(
-    found: ModuleFlops, num_tokens: NDArray[np.intp], exits: Sequence[int]
-) -> dict[str, RowCost]:
-    """Return the operations of modules as costs of rows at these exit layers."""
-    by_module = found.of(num_tokens)
-    is_exit = np.array([name.startswith(_EXIT) for name in found.names])
-    body = np.where(is_exit[:, None], 0, by_module).cumsum(axis=1)
-    places = [found.names.index(f"{_EXIT}{layer}") for layer in exits]
-    run, asked = body[:, places], by_module[:, places]
-    return {MFLOPS: RowCost(run[0], asked[0]), MFLOPS_LINEAR: RowCost(run[1], asked[1])}
+    return found.by_exit(num_tokens, exits or model.exits)
 
 
 def _counted(model: MultiExitModel, length: int) -> dict[str, NDArray[np.float64]]:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from models.recorded import Recorded
+from models.quality.recorded import Recorded
 from serve.bundle.manifest import TrainedFor
 from serve.rules import (
     ConfidenceRule,
@@ -30,7 +30,6 @@ from serve.rules.rule import Rule
 NUM_THRESHOLDS = 32
 
 Families: TypeAlias = Mapping[str, list[ExitRule]]
-_WithThreshold: TypeAlias = Callable[[float], ExitRule]
 
 ENTROPY, CONFIDENCE, MARGIN, LEARNED = "entropy", "confidence", "margin", "predicted error"
 PATIENCE, CONFIDENT_PATIENCE = "patience", "confident patience 2"
@@ -48,7 +47,7 @@ class _Threshold(NamedTuple):
         probe: a rule that compares the same signal, where this one's own is another.
     """
 
-    rule: _WithThreshold
+    rule: Callable[[float], ExitRule]
     below: bool = True
     most: float = math.inf
     probe: Rule | None = None
@@ -108,12 +107,11 @@ def _parts(recorded: Recorded) -> dict[str, _Threshold]:
         return EntropyRule.model_validate({"threshold": threshold, "reduce": reduce})
 
     part = "token" if recorded.traits.task == "token" else "label"
-    kinds = {
+    return {
         ENTROPY: _Threshold(partial(by_entropy, reduce="mean")),
         f"entropy of the least sure {part}": _Threshold(partial(by_entropy, reduce="max")),
         CONFIDENCE: _Threshold(lambda t: ConfidenceRule(threshold=t), below=False),
     }
-    return kinds
 
 
 def _thresholds(recorded: Recorded, kind: _Threshold) -> list[ExitRule]:
@@ -129,7 +127,7 @@ def _thresholds(recorded: Recorded, kind: _Threshold) -> list[ExitRule]:
     return _rules(kind.rule, values if kind.below else values[::-1])
 
 
-def _rules(rule: _WithThreshold, values: Iterable[float]) -> list[ExitRule]:
+def _rules(rule: Callable[[float], ExitRule], values: Iterable[float]) -> list[ExitRule]:
     return [rule(value) for value in dict.fromkeys(float(np.float32(v)) for v in values)]
 
 

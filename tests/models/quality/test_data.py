@@ -7,7 +7,7 @@ import pytest
 
 from models.data.notes import DataNote
 from models.errors import UnusableData
-from models.evaluation.labelled_data import read_for, unlabelled
+from models.quality.data import read_for
 from serve.rules.traits import Traits
 from tests.support.traits import two_labels
 
@@ -64,9 +64,3 @@ def test_data_that_do_not_fit_the_model_are_refused(
     with pytest.raises(UnusableData) as refused:
         read_for(write_data("dev.tsv", lines, labels=named), traits)
     assert message in str(refused.value)
-
-
-def test_a_text_without_an_answer_may_be_a_pair_or_words() -> None:
-    assert unlabelled("one\tother", "single_label", 2)[:2] == ("one", "other")
-    words = unlabelled("Rome  sleeps", "token", 3).label
-    assert [(w.start, w.end) for w in words] == [(0, 4), (6, 12)]

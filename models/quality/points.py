@@ -1,0 +1,259 @@
+"""What rules make of a data file: where texts leave, at what cost, and how good the answers are."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from models.quality.costs import LAYERS, MS, Costs, TimeCost
+from models.quality.model import Model
+from models.quality.recorded import Recorded
+from models.quality.rule_families import rule_families
+from models.quality.scores import Statistics, benchmark_scores, main_metric, of_sums, statistics
+from serve.policy.ladder import Certificate
+from serve.policy.resolution import nearest
+from serve.policy.served_ladder import ServedLadder
+from serve.policy.target import TargetChoice
+from serve.rules import ExitRule, LayerRule, NeverRule
+from serve.rules.replay import Taken
+
+STATIC, PROFILES, LADDER = "static", "profiles", "ladder"
+
+SAMPLES, LEVEL = 1000, 0.95
+# Samples that are drawn at once, so that large files take little memory.
+_CHUNK = 50
+# Depths at which a family of rules is compared with the static curve.
+_GRID = 101
+
+
+class Point(NamedTuple):
+    """One rule on one data file.
+
+    Attributes:
+        family: its family's name, or `static`, `profiles` or `ladder`.
+        rule: the rule.
+        layers: (rows,) that each row runs.
+        statistics: (rows, sums) of the main metric.
+        value: the main metric.
+        metrics: all metrics by name; of taggers, whose entities take long to count, the main one.
+        exit_shares: (exits,) share of the rows that leave at each exit.
+        costs: mean cost of a row, by unit.
+        disagreement: share of rows with another answer than full depth's; None for a regression.
+        name: of a profile.
+        certificates: of a rung, and of a profile that has become one.
+    """
+
+    family: str
+    rule: ExitRule
+    layers: NDArray[np.float64]
+    statistics: Statistics
+    value: float
+    metrics: Mapping[str, float]
+    exit_shares: list[float]
+    costs: Mapping[str, float]
+    disagreement: float | None
+    name: str
+    certificates: tuple[Certificate, ...]
+
+
+class Trial:
+    """Tries rules on a recording."""
+
+    def __init__(self, recorded: Recorded, costs: Costs) -> None:
+        assert recorded.gold is not None
+        self._recorded, self._costs, self._gold = recorded, costs, recorded.gold
+        traits = recorded.traits
+        self._at_exits = np.stack([statistics(traits, self._gold, x) for x in recorded.logits])
+
+    def point(
+        self,
+        family: str,
+        rule: ExitRule,
+        name: str = "",
+        certificates: tuple[Certificate, ...] = (),
+    ) -> Point:
+        """Return what a rule makes of the recording."""
+        recorded, taken = self._recorded, self._recorded.taken(rule)
+        compiled, agrees = recorded.compiled(rule), recorded.agrees(taken)
+        costs = {unit: cost.of(taken.exits, compiled) for unit, cost in self._costs.items()}
+        left_at = np.bincount(taken.exits, minlength=len(recorded.logits))
+        found = self._statistics(taken)
+        main = main_metric(recorded.traits)
+        value = float(of_sums(main, found.sum(axis=0)))
+        metrics = {main: value}
+        if recorded.traits.task != "token":
+            metrics = benchmark_scores(recorded.traits, self._gold, taken.deciding)
+        return Point(
+            family=family,
+            rule=rule,
+            layers=costs[LAYERS],
+            statistics=found,
+            value=value,
+            metrics=metrics,
+            exit_shares=(left_at / recorded.num_rows).tolist(),
+            costs={unit: float(each.mean()) for unit, each in costs.items()},
+            disagreement=None if agrees is None else float((~agrees).mean()),
+            name=name,
+            certificates=certificates,
+        )
+
+    def _statistics(self, taken: Taken) -> Statistics:
+        if self._recorded.by_the_exits(taken):
+            found: Statistics = self._at_exits[taken.exits, np.arange(self._recorded.num_rows)]
+            return found
+        return statistics(self._recorded.traits, self._gold, taken.deciding)
+
+
+def points_of(model: Model, recorded: Recorded, costs: Costs) -> dict[str, list[Point]]:
+    """Return all points, by family; `static`, one for each exit, is always there."""
+    trial, layers = Trial(recorded, costs), recorded.traits.exits
+    static: list[ExitRule] = [*(LayerRule(layer=layer) for layer in layers[:-1]), NeverRule()]
+    families = {STATIC: static, **rule_families(recorded)}
+    points = {name: [trial.point(name, r) for r in rules] for name, rules in families.items()}
+    profiles = served_profiles(model, recorded, costs)
+    points[PROFILES] = [trial.point(PROFILES, *profile) for profile in profiles]
+    rungs = model.ladder.rungs if model.ladder else ()
+    points[LADDER] = [trial.point(LADDER, rung.rule, "", rung.certificates) for rung in rungs]
+    return {name: found for name, found in points.items() if found}
+
+
+def served_profiles(
+    model: Model, recorded: Recorded, costs: Costs
+) -> Iterator[tuple[ExitRule, str, tuple[Certificate, ...]]]:
+    """Yield rule, name and certificates of the policy's profiles, as the server follows them.
+
+    Targets become rungs; where times are not known, they are left out.
+    """
+    times, ladder, limits = costs.get(MS), None, model.policy.limits
+    if isinstance(times, TimeCost):
+        until, noise = times.exit_costs.until_exits_ms, times.exit_costs.noise
+        traits, temperatures = recorded.traits, recorded.temperatures
+        ladder = ServedLadder(traits, temperatures, until, model.ladder, noise=noise)
+    for name, wish in model.profiles.items():
+        if not isinstance(wish, TargetChoice):
+            yield limits.applied_to(wish), name, ()
+        elif ladder:
+            flag = model.policy.profile_flags.get(name) if wish.target.decides else None
+            known = ladder.deciding(flag) if flag else ladder
+            rung = nearest(wish.target, known.rungs(limits)).rung
+            yield rung.rule, name, rung.certificates
+
+
+def pareto_front(points: list[Point], unit: str) -> list[Point]:
+    """Return the points that no other one beats in the metric at equal or lower cost, cheap first.
+
+    They were chosen on the rows on which they are measured, which flatters them.
+    """
+    front: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.costs[unit], -p.value)):
+        if not front or point.value > front[-1].value + 1e-12:
+            front.append(point)
+    return front
+
+
+class Interval(NamedTuple):
+    """The middle 95 % of a figure over the bootstrap's samples."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> "Interval":
+        """Return the interval of (samples,) values."""
+        tail = (1 - LEVEL) / 2
+        low, high = np.quantile(np.asarray(values, np.float64), [tail, 1 - tail]).tolist()
+        return cls(low, high)
+
+
+class Resampled(NamedTuple):
+    """Points on all rows, and on rows drawn with replacement, the same ones for all points.
+
+    Attributes:
+        depths: (1 + samples, points) mean layers; those of all rows come first.
+        values: (1 + samples, points) the main metric.
+    """
+
+    depths: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def interval(self, place: int) -> Interval:
+        """Return the interval of one point's metric."""
+        return Interval.of(self.values[1:, place])
+
+    def only(self, places: list[int]) -> "Resampled":
+        """Return some of the points."""
+        return Resampled(self.depths[:, places], self.values[:, places])
+
+
+def resampled(metric: str, points: list[Point], samples: int = SAMPLES, seed: int = 0) -> Resampled:
+    """Return the points' depths and metrics over the bootstrap's samples.
+
+    Args:
+        metric: whose sums the points hold.
+        points: of the same rows, which are drawn.
+        samples: how many are drawn.
+        seed: of the draws.
+    """
+    # (rows, points, sums and depth)
+    joint = np.stack([np.column_stack([p.statistics, p.layers]) for p in points], axis=1)
+    num_rows, flat = len(joint), joint.reshape(len(joint), -1)
+    rng, sums = np.random.default_rng(seed), [flat.sum(axis=0, keepdims=True)]
+    for start in range(0, samples, _CHUNK):
+        size = min(_CHUNK, samples - start)
+        drawn = rng.integers(num_rows, size=(size, num_rows)) + num_rows * np.arange(size)[:, None]
+        often = np.bincount(drawn.ravel(), minlength=size * num_rows)
+        sums.append(often.reshape(size, num_rows).astype(np.float64) @ flat)
+    by_sample = np.concatenate(sums).reshape(1 + samples, *joint.shape[1:])
+    return Resampled(by_sample[..., -1] / num_rows, of_sums(metric, by_sample[..., :-1]))
+
+
+class Gain(NamedTuple):
+    """What a family of rules gains over stopping every text at the same layer.
+
+    Attributes:
+        mean: how far its curve lies above the static one, on average over the mean depths that it
+            covers; of a metric from 0 to 1.
+        interval: of the mean.
+        area: between the curves, in metric times layers.
+        depths: the family's lowest mean depth, and its highest.
+    """
+
+    mean: float
+    interval: Interval
+    area: float
+    depths: tuple[float, float]
+
+    @property
+    def shown(self) -> bool:
+        """Whether the data show a difference: the interval does not hold 0."""
+        return not self.interval.low <= 0 <= self.interval.high
+
+
+def gain(family: Resampled, static: Resampled) -> Gain:
+    """Return what a family of rules gains.
+
+    The static curve runs straight from exit to exit: stopping some texts at one exit and the others
+    at the next, at random, reaches the points between.
+
+    Args:
+        family: its points.
+        static: one point for each exit.
+    """
+    low, high = float(family.depths[0].min()), float(family.depths[0].max())
+    depths = np.linspace(low, high, _GRID)
+    each = zip(family.depths, family.values, static.depths, static.values, strict=True)
+    # (1 + samples, grid)
+    gaps = np.stack([along(depths, x, y) - np.interp(depths, *line) for x, y, *line in each])
+    means = np.trapezoid(gaps, dx=1 / (_GRID - 1), axis=-1)
+    return Gain(
+        float(means[0]), Interval.of(means[1:]), float(means[0] * (high - low)), (low, high)
+    )
+
+
+def along(
+    at: NDArray[np.float64], depths: NDArray[np.float64], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return a curve's values at some depths; its points may come in any order."""
+    order = np.argsort(depths, kind="stable")
+    return np.interp(at, depths[order], values[order])
