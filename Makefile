@@ -108,16 +108,13 @@ format: $(INSTALLED) ## repair what can be repaired by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their bars (most of an hour, idle cores)
+bench: $(MANIFEST) ## hold engine, scheduler and front against their bars (most of an hour, idle cores)
 	@mkdir -p build/bench
-	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision fp32 --json build/bench/chain-fp32.json
-	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision int8 --json build/bench/chain-int8.json
+	$(BIN)/python -m loadtest.bench.engine $(BUNDLE) --json build/bench/bundle.json
 	$(BIN)/python -m loadtest.bench.engine --json build/bench/engine.json $(ARGS)
 	$(BIN)/python -m loadtest.simulator --json build/bench/simulator.json
 	$(BIN)/python -m loadtest.bench.front $(BUNDLE) --json build/bench/front.json \
 	  $(if $(wildcard $(LABELLED)),--data $(LABELLED))
-	$(if $(wildcard $(LABELLED)),$(BIN)/python -m loadtest.bench.promised_times $(BUNDLE) \
-	  --data $(LABELLED) --json build/bench/promised-times.json)
 
 nightly: $(INSTALLED) ## what pages and image steps say, run; thousands of random schedules and requests (an hour)
 	$(PYTEST) -m nightly $(ARGS)

@@ -5,6 +5,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from serve.bundle.loader import Bundle
 
 Ids: TypeAlias = NDArray[np.int64]
 
@@ -17,10 +20,6 @@ class Shape(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.rows} x {self.tokens}"
-
-
-# Those that the benchmarks on a CPU measure.
-SHAPES = (Shape(1, 8), Shape(1, 32), Shape(1, 128), Shape(8, 32), Shape(32, 32))
 
 
 class Inputs(NamedTuple):
@@ -51,3 +50,8 @@ def padded(texts: Sequence[Sequence[int] | Ids], pad_id: int) -> Inputs:
     for row, text in zip(ids, texts, strict=True):
         row[: len(text)] = text
     return Inputs(ids, mask, np.zeros_like(ids))
+
+
+def vocabulary_size(bundle: Bundle) -> int:
+    """Return the number of token ids that the tokenizer knows."""
+    return Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()

@@ -2,6 +2,8 @@
 
 import os
 import platform
+import shutil
+import subprocess
 from importlib.metadata import version
 from typing import Any
 
@@ -25,3 +27,13 @@ def machine_facts(num_threads: int) -> dict[str, Any]:
         "numpy": version("numpy"),
         "offramp": __version__,
     }
+
+
+def gpu_name() -> str | None:
+    """Return name and driver of the first visible GPU as nvidia-smi says them, or None."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return None
+    asked = [command, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30).stdout
+    return said.splitlines()[0] if said else None

@@ -4,8 +4,8 @@ The next batch is the oldest waiting request with those nearest to it in length.
 benchmark and `python -m loadtest.compare` batch alike by this file.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,10 @@ from numpy.typing import NDArray
 from loadtest.bench.inputs import Ids, Inputs, padded
 from serve.engine.scheduler import BatchLimits
 
+Answer: TypeAlias = Callable[[Inputs], NDArray[np.float32]]
+
 # Longest over shortest text of a batch; bounds padding.
 _MAX_STRETCH = 1.5
-
-
-class OneGraph(Protocol):
-    """The whole model, as `loadtest.bench.one_graph_session` runs it."""
-
-    def run(self, inputs: Inputs) -> NDArray[np.float32]:
-        """Return (rows, labels) logits on the host."""
-        ...
 
 
 def next_batch(lengths: NDArray[np.int64], limits: BatchLimits) -> NDArray[np.intp]:
@@ -63,16 +57,23 @@ def full_batches(
 
 
 def answer_all(
-    one_graph: OneGraph, requests: Sequence[Ids], window: int, limits: BatchLimits, pad_id: int
+    run: Answer, requests: Sequence[Ids], window: int, limits: BatchLimits, pad_id: int
 ) -> list[int]:
     """Run every request through the whole model and return their labels, in order.
+
+    Args:
+        run: returns the (rows, labels) logits of a batch, on the host.
+        requests: token ids.
+        window: how many requests wait at a time.
+        limits: bounds on a batch.
+        pad_id: fills shorter rows.
 
     This contender gets every advantage: it never waits, and it has neither threads nor rules.
     """
     lengths = np.array([len(ids) for ids in requests])
     labels = np.full(len(requests), -1)
     for batch in full_batches(lengths, window, limits):
-        logits = one_graph.run(padded([requests[i] for i in batch], pad_id))
+        logits = run(padded([requests[i] for i in batch], pad_id))
         labels[batch] = logits.argmax(axis=1)
     found: list[int] = labels.tolist()
     return found

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from itertools import chain, islice
 
-from loadtest.simulator.lengths import sst2_lengths
+from loadtest.simulator.traffic import sst2_lengths
 
 # Tokens of the longest sentence in SST-2 dev, [CLS] and [SEP] included.
 _LONGEST = 55

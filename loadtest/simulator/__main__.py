@@ -11,10 +11,9 @@ import typer
 from rich.console import Console
 
 from loadtest.http.console import print_text, run_typed
-from loadtest.simulator.exit_mixes import read_mix
-from loadtest.simulator.presets import PRESETS, read_device
-from loadtest.simulator.scenario import CONTENDERS, ENGINE, WHOLE, Scenario
-from loadtest.simulator.workload import Traffic
+from loadtest.simulator.contenders import CONTENDERS, ENGINE, WHOLE, Scenario
+from loadtest.simulator.devices import PRESETS, read_device
+from loadtest.simulator.traffic import Traffic, read_mix
 from models.report.markdown import table
 
 _BOUND_TIMES, _SEED = 5.0, 0

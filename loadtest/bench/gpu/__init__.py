@@ -1,5 +1,1 @@
-"""`python -m loadtest.bench.gpu`: is a bundle right on a GPU host, and does leaving pay there.
-
-Needs onnxruntime-gpu, cuda-bindings, numpy, tokenizers and pydantic; neither Ray nor a web server.
-Torch, transformers and onnx are used where they are. docs/gpu.md says more.
-"""
+"""Is a bundle right on a GPU, and does leaving early pay there? See docs/gpu.md."""

@@ -1,161 +1,199 @@
-"""`python -m loadtest.bench.gpu [BUNDLE]`: one run of ten minutes that answers everything."""
+"""Is a bundle right on this GPU, and does leaving early pay there? `python -m loadtest.bench.gpu`.
+
+Compares its answers with the CPU's, and in batches with alone. Times batches until each exit, and
+as the whole model: one graph, and the same as a CUDA graph. Answers texts under full load. Without
+a bundle, BERT-base with random weights is built. Takes some minutes.
+"""
 
 import argparse
-import io
 import json
-import os
+import math
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
+from itertools import starmap
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
-from loadtest.bench.gpu.baselines import measure_baselines
-from loadtest.bench.gpu.correctness import measure_correctness
-from loadtest.bench.gpu.device_variant import Place, load, reference, variants
-from loadtest.bench.gpu.facts import device_facts, measure_facts
-from loadtest.bench.gpu.memory import measure_memory
-from loadtest.bench.gpu.plan import Figures, Step, lines_table, run_plan, show
-from loadtest.bench.gpu.random_bundle import random_bundle
-from loadtest.bench.gpu.shapes import device_times, measure_shapes
-from loadtest.bench.gpu.subject import Subject, subject_of
-from loadtest.bench.gpu.subsets import measure_subsets
-from loadtest.bench.gpu.throughput import measure_throughput
-from loadtest.bench.gpu.verdict import verdict
-from loadtest.bench.machine import machine_facts
+import numpy as np
+
+from loadtest.bench.engine_driver import driving, rows_of
+from loadtest.bench.gpu.variant import (
+    TOLERANCE,
+    DeviceVariant,
+    error_against_cpu,
+    error_in_batches,
+    load,
+    reference,
+)
+from loadtest.bench.gpu.whole_model import captured, whole_model
+from loadtest.bench.inputs import Shape, random_inputs, random_texts
+from loadtest.bench.machine import gpu_name, machine_facts
+from loadtest.bench.random_model import BERT_BASE, build
+from loadtest.bench.whole_model import Answer, answer_all
+from loadtest.simulator.traffic import read_mix, sst2_lengths
+from models.report.markdown import table
 from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.manifest import FOR_GPUS
 from serve.classifier.classifier import SWITCH_INTERVAL_S
+from serve.engine.scheduler import BatchLimits
+from serve.engine.warm_up import steps
 from serve.errors import OfframpError
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.hardware import available_threads
 
-Measure = Callable[[Subject, Figures, float], None]
+BUILT = Path("build/gpu/bert-base")
+_SHAPES = {
+    "cuda": ((1, 8), (1, 32), (1, 128), (8, 32), (32, 32), (32, 128), (128, 32), (512, 32)),
+    "cpu": ((1, 8), (1, 32), (4, 32)),
+}
+_TOKEN_LIMITS = {"cuda": (2048, 16_384), "cpu": (256,)}
+_NUM_ROWS = 200  # of the check in batches
+_FEW = 3  # active exits of the second contender
+_MAX_ROWS, _FLIGHT, _MEAN_TOKENS = 512, 3, 25
 
-# In this order; each step's share of the seconds that are left once the model is loaded.
-PLAN: tuple[tuple[str, float, Measure], ...] = (
-    ("facts", 20, measure_facts),
-    ("correctness", 40, measure_correctness),
-    ("shapes", 60, measure_shapes),
-    ("baselines", 80, measure_baselines),
-    ("subsets", 60, measure_subsets),
-    ("throughput", 120, measure_throughput),
-    ("memory", 20, measure_memory),
-)
-# A step may overrun its share a little, and the last one too.
-_SHARE = 0.95
-_BUILT = Path("build/gpu/bert-base")
+Line: TypeAlias = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the plan, print what it finds, and return 0 if nothing was wrong."""
-    began = perf_counter()
-    options = _parser().parse_args(arguments)
-    # An interrupted run has printed all that it found, also to a file or a pipe.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
+    """Print what is found, and return 0 if nothing was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m loadtest.bench.gpu", description=__doc__)
+    parser.add_argument("bundle", type=Path, nargs="?", help=f"with fp16 and fp32 ({BUILT})")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial")
+    parser.add_argument("--seconds", type=float, default=0.5, help="for each figure (0.5)")
+    parser.add_argument("--json", type=Path, help="write everything to this file, as it is found")
+    options = parser.parse_args(arguments)
     try:
         if options.device == "cuda":
             cuda.require()
-        bundle = load_bundle(options.bundle) if options.bundle else random_bundle(_BUILT)
-        document = examine(bundle, options, began + _SHARE * options.seconds)
+            sys.setswitchinterval(SWITCH_INTERVAL_S)  # as the server does
+        problems = examine(_bundle(options.bundle), options)
     except (OfframpError, OSError) as error:
-        print(f"gpu: FAILED: {error}")
-        return 1
-    _print_verdict(document["verdict"])
-    if document["problems"]:
-        print(f"gpu: FAILED: {'; '.join(document['problems'])}")
-        return 1
-    where = document["gpu"]["name"] if document["gpu"] else document["device"]
-    print(f"gpu: {document['precision']} passed on {where}")
-    return 0
+        problems = [str(error)]
+    print(f"gpu: FAILED: {'; '.join(problems)}" if problems else "gpu: passed")
+    return 1 if problems else 0
 
 
-def examine(bundle: Bundle, options: argparse.Namespace, end_s: float) -> dict[str, Any]:
-    """Run the plan on the bundle's variant for GPUs; return the JSON document.
-
-    Args:
-        bundle: to be examined.
-        options: of the command line.
-        end_s: on `perf_counter`.
+def examine(bundle: Bundle, options: argparse.Namespace) -> list[str]:
+    """Check and measure the bundle's variant for GPUs; return what is wrong.
 
     Raises:
         OfframpError: there is nothing to examine, or it cannot be loaded.
-        OSError: the document cannot be written.
+        OSError: the figures cannot be written.
     """
-    place = Place(options.device, options.attention_kernels)
-    document: dict[str, Any] = {**device_facts(bundle, place)}
-    document |= machine_facts(available_threads())
-    document |= {"layers": bundle.manifest.num_layers, "steps": {}, "problems": []}
-    save = partial(_save, document, options.json)
-    save()  # a file that cannot be written is an error before anything runs
-    show({key: value for key, value in document.items() if key not in ("steps", "verdict")})
-    precision = next(iter(variants(bundle)), None)
-    if precision is None:
-        raise OfframpError("the bundle has no variant for GPUs: export it with --precision fp16")
-    if len(bundle.manifest.exit_layers) < 2:
-        raise OfframpError("the bundle has one exit: no row can leave early")
-    document["precision"] = precision
-    # The reference is loaded first: loading puts the process's memory in order.
-    expected = reference(bundle)
-    variant = load(bundle, precision, place)
-    if options.device == "cuda":
-        sys.setswitchinterval(SWITCH_INTERVAL_S)  # as the server does
-    with subject_of(variant, expected, options.one_graph) as subject:
-        steps = [
-            Step(name, seconds, partial(measure, subject))
-            for name, seconds, measure in PLAN
-            if name in options.steps
-        ]
-        run_plan(steps, document, save, end_s)
-    return document
+    precision = next((each for each in FOR_GPUS if each in bundle.manifest.variants), None)
+    if precision is None or len(bundle.manifest.exit_layers) < 2:
+        raise OfframpError(f"{bundle.name} lacks exits, or a variant for GPUs: --precision fp16")
+    facts = {"bundle": bundle.name, "precision": precision, "layers": bundle.manifest.num_layers}
+    document: Line = {**facts, "gpu": gpu_name(), **machine_facts(available_threads())}
+    _write(document, options.json)
+    expected = reference(bundle)  # first: loading puts the process's memory in order
+    variant = load(bundle, precision, options.device)
+    errors = {
+        "logits against fp32 on the CPU": error_against_cpu(variant, expected),
+        "logits in batches against alone": error_in_batches(variant, _NUM_ROWS),
+    }
+    document |= errors
+    print("\n".join(f"{name}: {value}" for name, value in document.items()), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        graph = _one_graph(variant, Path(folder))
+        whole = whole_model(graph, options.device) if graph else None
+        run = Run(variant, graph, whole, options.seconds)
+        for name, lines in (("times", run.times()), ("rows per second", run.loads())):
+            document[name] = found = list(lines)
+            print(f"\n{name}\n{table(list(found[0]), [list(each.values()) for each in found])}")
+            _write(document, options.json)
+    return [name for name, error in errors.items() if not error <= TOLERANCE]
 
 
-def _save(document: dict[str, Any], path: Path | None) -> None:
-    """Write the document whole or not at all, with what follows from its figures so far."""
-    document["verdict"] = verdict(document)
-    if times := device_times(document):
-        document["device_times"] = times
+class Run(NamedTuple):
+    """What is measured of one variant."""
+
+    variant: DeviceVariant
+    graph: Path | None  # file of the whole model as one graph; None where it cannot be written
+    whole: Answer | None  # runs it
+    seconds: float  # for each figure
+
+    def times(self) -> Iterator[Line]:
+        """Yield the milliseconds of each shape, from texts on the host to logits on the host.
+
+        Leaving pays up to the last exit that is reached before the faster whole model answers.
+        """
+        variant = self.variant
+        for shape in starmap(Shape, _SHAPES[variant.device]):
+            if shape.tokens > variant.max_tokens:
+                continue
+            inputs = random_inputs(shape, variant.vocabulary)
+            line = {**shape._asdict(), "whole_ms": None, "captured_ms": None}
+            if self.whole:
+                line["whole_ms"] = self._ms(partial(map, self.whole, [inputs]))[0]
+            if self.graph and variant.device == "cuda":
+                replay = captured(self.graph, inputs)
+                line["captured_ms"] = self._ms(partial(map, replay, [inputs]))[0]
+            line["until_ms"] = until = self._ms(partial(steps, variant.chain, *inputs))
+            bound = min(line["whole_ms"] or 0.0, line["captured_ms"] or math.inf)
+            paying = [e for e, ms in zip(variant.shape.exits, until, strict=True) if ms < bound]
+            yield {**line, "pays up to layer": max(paying, default=None)}
+
+    def loads(self) -> Iterator[Line]:
+        """Yield rows per second, rows always waiting: the engine, and the whole model."""
+        variant, depth = self.variant, self.variant.shape.exits[-1]
+        every = len(variant.chain)
+        models = [variant.presenting(number) for number in (every, min(_FEW, every))]
+        for most in _TOKEN_LIMITS[variant.device]:
+            limits, flight = BatchLimits(_MAX_ROWS, most), _FLIGHT * most // _MEAN_TOKENS
+            lengths = np.minimum(sst2_lengths(4 * flight, seed=1), variant.max_tokens)
+            texts, base = random_texts(lengths, variant.vocabulary), None
+            if self.whole:
+                work = partial(answer_all, self.whole, texts, flight, limits)
+                base = 1e3 * len(texts) / self._ms(partial(map, work, [variant.shape.pad_id]))[0]
+            for name in (f"uniform:1-{depth}", f"deebert:{0.4 * depth:g}", "never"):
+                line: Line = {"tokens in a batch": most, "exits": name, "whole": base}
+                wanted = read_mix(name, depth).assign(lengths)
+                for runner, shape in models:
+                    exits = np.array(shape.exits)
+                    layers = exits[np.searchsorted(exits, wanted)].tolist()
+                    with driving(runner, shape, limits) as driver:
+                        took = [driver.run(rows_of(shape, texts, layers), flight) for _ in "12"]
+                    line[f"{len(exits)} exits"] = len(texts) / min(took)
+                yield line
+
+    def _ms(self, run: Callable[[], Iterable[object]]) -> list[float]:
+        """Return the median milliseconds until each thing that a run gives; two runs warm up."""
+
+        def timed() -> list[float]:
+            began = perf_counter()
+            return [1e3 * (perf_counter() - began) for _ in run()]
+
+        end, runs = perf_counter() + self.seconds, [timed() for _ in range(3)]
+        while perf_counter() < end:
+            runs.append(timed())
+        return [round(ms, 3) for ms in np.median(runs[2:], axis=0).tolist()]
+
+
+def _bundle(folder: Path | None) -> Bundle:
+    if folder or BUILT.exists():
+        return load_bundle(folder or BUILT)
+    print(f"building BERT-base with random weights in {BUILT}", flush=True)
+    # Heads as those of the shipped models.
+    return build(replace(BERT_BASE, pooling="mean", pooler=True), ("fp32", "fp16"), BUILT)
+
+
+def _one_graph(variant: DeviceVariant, folder: Path) -> Path | None:
+    if not (find_spec("onnx") and find_spec("onnx_ir")):
+        return None
+    from loadtest.bench.one_graph import write_one_graph
+
+    return write_one_graph(variant.bundle, variant.precision, folder)
+
+
+def _write(document: Line, path: Path | None) -> None:
     if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.part")
-        part.write_text(json.dumps(document, indent=2) + "\n")
-        os.replace(part, path)
-
-
-def _print_verdict(found: dict[str, Any]) -> None:
-    if lines := found["table"]:
-        print(f"\n{lines_table(lines)}")
-    print(found["sentence"])
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m loadtest.bench.gpu", description=__doc__)
-    parser.add_argument(
-        "bundle",
-        type=Path,
-        nargs="?",
-        help=f"a bundle with fp16 and fp32; if none is named, BERT-base is built in {_BUILT}",
-    )
-    parser.add_argument(
-        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu tries the code without a GPU"
-    )
-    parser.add_argument("--json", type=Path, help="write everything to this file, as it is found")
-    parser.add_argument(
-        "--one-graph",
-        type=Path,
-        help="folder from `python -m loadtest.bench.one_graph`, for a host without onnx",
-    )
-    parser.add_argument("--seconds", type=float, default=600.0, help="for everything")
-    names = [name for name, _, _ in PLAN]
-    parser.add_argument("--steps", nargs="+", choices=names, default=names, help="only these")
-    parser.add_argument(
-        "--attention-kernels",
-        type=int,
-        default=cuda.ATTENTION_KERNELS,
-        help="kernels for attention on CUDA, as ONNX Runtime's sdpa_kernel; 0 for its own choice",
-    )
-    return parser
+        path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

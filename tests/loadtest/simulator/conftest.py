@@ -2,9 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtest.simulator.device import Device
-from loadtest.simulator.exit_mixes import read_mix
-from loadtest.simulator.workload import Traffic
+from loadtest.simulator.devices import Device
+from loadtest.simulator.traffic import Traffic, read_mix
 from serve.engine.cost_model import SegmentCost
 
 LAYERS = 4
@@ -14,7 +13,7 @@ TICK_S = 1e-5
 @pytest.fixture(scope="session")
 def device() -> Device:
     """Return a device where a segment of n tokens takes 100 + n ticks."""
-    return Device("easy", (SegmentCost(100 * TICK_S, TICK_S),) * LAYERS, 0.0, 0.0, 0.0)
+    return Device("easy", (SegmentCost(100 * TICK_S, TICK_S),) * LAYERS)
 
 
 @pytest.fixture(scope="session")

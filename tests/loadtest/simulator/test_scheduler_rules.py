@@ -2,10 +2,9 @@
 
 import pytest
 
-from loadtest.simulator.exit_mixes import read_mix
-from loadtest.simulator.presets import read_device
-from loadtest.simulator.scenario import ENGINE, WHOLE, Scenario
-from loadtest.simulator.workload import Traffic
+from loadtest.simulator.contenders import ENGINE, WHOLE, Scenario
+from loadtest.simulator.devices import read_device
+from loadtest.simulator.traffic import Traffic, read_mix
 
 TRAFFIC = Traffic(read_mix("deebert:5", 12))
 

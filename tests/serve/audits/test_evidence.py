@@ -1,5 +1,7 @@
+import re
 from collections.abc import Callable
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import betabinom, binom
 
 from serve.audits.evidence import confidence_sequence, log10_evidence, log10_restarted
+from tests.serve.support.alarms import audits_until
 
 EPSILON, DELTA = 0.01, 0.05
 DAYS, AUDITS, REPLICAS = 400, 4_000, 3
@@ -126,3 +129,12 @@ def _restarted(differs: NDArray[np.int64], look: int, per_day: int) -> float:
         (day, (int(differs[look] - differs[begin - 1]), look + 1 - begin)) for day, begin in begins
     ]
     return log10_restarted((int(differs[look]), look + 1), recent, 0.05)
+
+
+def test_the_page_says_how_many_audits_an_alarm_takes() -> None:
+    page = (Path(__file__).parents[3] / "docs/operations.md").read_text("utf-8")
+    lines = re.findall(r"^\| ([\d.]+) % \| ([\d.]+) % \| ([\d,]+) \| ([\d,]+) \|$", page, re.M)
+    assert len(lines) == 12
+    for epsilon, rate, *audits in lines:
+        found = audits_until(float(epsilon) / 100, 0.01, float(rate) / 100)
+        assert [f"{number:,}" for number in found] == audits

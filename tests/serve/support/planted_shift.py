@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from loadtest.bench.evidence import audits_until
+from tests.serve.support.alarms import audits_until
 from tests.serve.support.ladders import NEVER, certificate, rung
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until

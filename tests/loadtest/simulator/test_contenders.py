@@ -3,9 +3,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from loadtest.simulator.device import Device
-from loadtest.simulator.scenario import CONTENDERS, ENGINE, WHOLE, Scenario
-from loadtest.simulator.workload import Record, Traffic
+from loadtest.simulator.contenders import CONTENDERS, ENGINE, WHOLE, Record, Scenario
+from loadtest.simulator.devices import Device
+from loadtest.simulator.traffic import Traffic
 from serve.engine.scheduler import BatchLimits
 from tests.loadtest.simulator.conftest import TICK_S
 

@@ -1,1 +1,0 @@
-"""The engine's bars on a model of BERT-base's size."""

@@ -1,1 +1,0 @@
-"""A bundle's segments beside the same model as one graph."""

@@ -1,0 +1,62 @@
+import json
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from loadtest.bench import engine, random_model
+from loadtest.bench.engine import Bar, Budget, bench_engine
+from loadtest.bench.errors import BenchFailed
+from loadtest.bench.random_model import BERT_BASE
+from loadtest.http.console import run_typed
+from serve.bundle.loader import Bundle
+
+HURRIED = Budget(turns=1, turns_s=0.0, rounds=1, requests=20, free_rows=100)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["engine", *words])
+    monkeypatch.setattr(engine, "QUICK", HURRIED)
+    return run_typed("benchmark", bench_engine)
+
+
+def test_every_bar_is_there(
+    bundle: Bundle,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "engine.json"
+    with pytest.raises(SystemExit):
+        run(monkeypatch, str(bundle.folder), "--quick", "--json", str(file))
+    bars = json.loads(file.read_text())["bars"]
+    assert sorted(Counter(bar["what"] for bar in bars).values()) == [2, 4, 4, 4]
+    said = capsys.readouterr().out
+    assert said.count("| met |") + said.count("**missed**") == len(bars)
+
+
+@pytest.mark.parametrize(
+    ("value", "low_enough", "high_enough"),
+    [(0.9, True, False), (1.0, True, True), (1.1, False, True), (math.nan, False, False)],
+)
+def test_value_is_on_the_good_side_of_its_bound(
+    value: float, low_enough: bool, high_enough: bool
+) -> None:
+    assert Bar("what", "case", value, 1.0, "at most").met == low_enough
+    assert Bar("what", "case", value, 1.0, "at least").met == high_enough
+
+
+def test_a_bundle_without_the_variant_is_refused(
+    half_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(monkeypatch, str(half_bundle.folder), "--precision", "int8") == 1
+
+
+def test_model_that_cannot_be_made_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random_model, "_BUILD", "raise SystemExit('no room for the weights')")
+    with pytest.raises(BenchFailed, match="no room for the weights"):
+        random_model.build(BERT_BASE, ("fp32",), tmp_path / "bundle")
