@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from itertools import starmap
 from pathlib import Path
 from time import perf_counter
@@ -184,10 +183,10 @@ def _bundle(folder: Path | None) -> Bundle:
 
 
 def _one_graph(variant: DeviceVariant, folder: Path) -> Path | None:
-    if not (find_spec("onnx") and find_spec("onnx_ir")):
+    try:
+        from loadtest.bench.one_graph import write_one_graph
+    except ModuleNotFoundError:  # onnx or onnx-ir
         return None
-    from loadtest.bench.one_graph import write_one_graph
-
     return write_one_graph(variant.bundle, variant.precision, folder)
 
 
