@@ -9,7 +9,7 @@ import numpy as np
 from models.errors import TrainingFailed
 from models.prediction.opening import OpenModel
 from models.quality.costs import MFLOPS
-from serve.dialects.v1.results import LabelOutput, RegressionOutput, TaskOutput, TokenOutput
+from serve.dialects.v1.answer import LabelOutput, RegressionOutput, TaskOutput, TokenOutput
 from serve.engine.core import EngineCore
 from serve.engine.row import Answer, Row
 from serve.engine.scheduler import BatchLimits

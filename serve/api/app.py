@@ -11,15 +11,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from serve.api.body_limit import BodyLimit
 from serve.api.context import AppContext
 from serve.api.dial import DIAL
-from serve.api.dialect import Dialect
-from serve.api.errors import error_response, expected
-from serve.api.exit_report import ANSWERED
+from serve.api.errors import error_response
 from serve.api.forwarded import Forwarded
 from serve.api.model_choice import STICKY
 from serve.api.openapi import Document
 from serve.api.recorder import Recorder
-from serve.api.request import ARM, BUNDLE, REPLICA, Headers, Request
-from serve.api.router import Router
+from serve.api.request import ARM, BUNDLE, REPLICA, Headers, Request, expected
+from serve.api.route import OWN, Dialect, Router
 from serve.api.routes import (
     dry_run,
     model_changes,
@@ -27,12 +25,12 @@ from serve.api.routes import (
     pages,
     policy,
     policy_events,
-    policy_history,
     quality,
     rollout,
 )
 from serve.api.routes.operations import operation_routes
 from serve.api.sent_answer import OwnHeaders, SentAnswer
+from serve.api.shown import ANSWERED
 from serve.api.trail import note_refusal
 from serve.errors import STOPS, Cancelled
 from serve.http.settings import DRAIN_S
@@ -41,7 +39,6 @@ _OPERATORS = (
     *models.ROUTES,
     *model_changes.ROUTES,
     *policy.ROUTES,
-    *policy_history.ROUTES,
     *dry_run.ROUTES,
     *policy_events.ROUTES,
     *quality.ROUTES,
@@ -74,9 +71,11 @@ class HttpApp:
         self._own_headers = OwnHeaders(context)
         pages.console_files()  # compressed before requests wait for them
         own = (*_OPERATORS, *operation_routes(context.access.open_metrics), *pages.ROUTES)
-        document = Document([*(route for each in dialects for route in each.routes), *own])
-        self._router = Router(dialects, [*own, document.route])
-        self.routes = [route for _, route in self._router.routes]
+        table = [(each, route) for each in dialects for route in each.routes]
+        table += [(OWN, route) for route in own]
+        document = Document(table)
+        table.append((OWN, document.route))
+        self._router, self.routes = Router(dialects, table), [route for _, route in table]
         self._outermost = _behind(self._answer, context)
 
     @asynccontextmanager

@@ -1,10 +1,13 @@
-"""The dial between speed and certainty in headers, for clients that have no field for it."""
+"""The dial between speed and certainty: in headers, and in other dialects' fields."""
 
 from typing import Any, Final
+
+from pydantic import Field
 
 from serve.api.json_decoding import parse_json
 from serve.api.request import Headers
 from serve.errors import InvalidRequest, OfframpError
+from serve.validation import RequestModel
 
 EXIT: Final = "x-offramp-exit"
 TIMEOUT_MS: Final = "x-offramp-timeout-ms"
@@ -20,6 +23,14 @@ _HEADERS: Final = {
 }
 
 DIAL: Final = tuple(_HEADERS.values())
+
+
+class Dial(RequestModel):
+    """The dial in the requests of other dialects."""
+
+    exit: Any = Field(default=None, description="As in /v1/classify: target, rule or profile.")
+    timeout_ms: float | None = Field(default=None, description="As in /v1/classify.")
+    priority: str | None = Field(default=None, description="As in /v1/classify.")
 
 
 def dial_fields(headers: Headers) -> dict[str, Any]:

@@ -1,13 +1,10 @@
 """Errors as JSON: one shape for each dialect."""
 
-import logging
-from typing import Final
-
 import orjson
 
-from serve.api.dialect import OWN, Dialect
-from serve.api.request import REQUEST_ID, Request, new_request_id
+from serve.api.request import REQUEST_ID, new_request_id
 from serve.api.response import Response
+from serve.api.route import OWN, Dialect
 from serve.errors import (
     AnswersWait,
     MethodNotAllowed,
@@ -15,24 +12,6 @@ from serve.errors import (
     Overloaded,
     Unauthorized,
 )
-from serve.logs import fields
-
-log = logging.getLogger(__name__)
-
-_INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
-
-
-def expected(error: BaseException, request: Request) -> OfframpError:
-    """Return the error that the client gets, and note it; raise where the answer has begun."""
-    refusal = error if isinstance(error, OfframpError) else _INTERNAL
-    if refusal.status == OfframpError.status:
-        cause = None if refusal is error else error
-        told = "request %s failed: %s", request.request_id, refusal.code
-        log.error(*told, extra=fields(**request.log_fields), exc_info=cause)
-    request.error_code, request.why = refusal.code, str(refusal)
-    if request.started:
-        raise error  # too late for another answer: the HTTP server closes the connection
-    return refusal
 
 
 def error_response(error: OfframpError, dialect: Dialect = OWN) -> Response:

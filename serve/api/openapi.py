@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from inspect import Parameter, Signature
 from threading import Lock
@@ -15,8 +15,7 @@ from serve.access.keys import Scope
 from serve.api.context import AppContext
 from serve.api.request import Request
 from serve.api.response import Response
-from serve.api.route import Route
-from serve.api.schemas.error import ErrorBody
+from serve.api.route import Dialect, Route
 from serve.version import __version__
 
 DESCRIPTION: Final = """
@@ -26,6 +25,29 @@ leaves the model; without it the default rule of the live policy decides.
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+
+# Why every route with a body, and every one that classifies, answers with an error.
+_OF_BODIES: Final = {
+    400: "The body is not JSON.",
+    413: "The body is too large.",
+    415: "The body is not declared as JSON, or is compressed.",
+}
+_OF_CLASSIFYING: Final = {
+    403: "The policy does not allow this exit.",
+    404: "No such model.",
+    422: "The request asks for something that cannot be.",
+    429: "The queue is full, or the key has taken its share.",
+    500: "The model failed on this input.",
+    503: "The server is starting or stopping.",
+    504: "The timeout passed before every text had reached an exit.",
+}
+_RETRY_AFTER: Final = {
+    "Retry-After": {
+        "description": "In seconds.",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1},
+    }
 }
 
 # A line of the attributes in a docstring, and those that go on with it.
@@ -39,9 +61,9 @@ class Document:
         route: shows it.
     """
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        """Take the routes; those without documentation are left out."""
-        self._routes = [route for route in routes if route.documented]
+    def __init__(self, routes: Sequence[tuple[Dialect, Route]]) -> None:
+        """Take the routes with their dialects; those without a tag are left out."""
+        self._routes = [(dialect, route) for dialect, route in routes if route.tag]
         self._made: dict[str, Any] | None = None
         self._making = Lock()
         self._written = lru_cache(maxsize=4)(self._write)  # by the prefix of a proxy
@@ -58,33 +80,52 @@ class Document:
         return orjson.dumps({**self._made, **servers})
 
 
-def make_document(routes: Sequence[Route]) -> dict[str, Any]:
+def make_document(routes: Sequence[tuple[Dialect, Route]]) -> dict[str, Any]:
     """Return the OpenAPI document of routes; it takes a quarter of a second."""
     from fastapi import FastAPI
     from starlette.responses import Response as PlainResponse
 
-    app = FastAPI(
-        title="Offramp",
-        version=__version__,
-        description=DESCRIPTION,
-        responses={"default": {"model": ErrorBody, "description": "Any other error."}},
-    )
-    for route in routes:
-        documented = {**route.documented}
-        if "response_model" not in documented:
-            documented["response_class"] = PlainResponse  # its body is no JSON
-        app.add_api_route(route.path, _described(route), methods=[route.method], **documented)
+    app = FastAPI(title="Offramp", version=__version__, description=DESCRIPTION)
+    for dialect, route in routes:
+        said: dict[str, Any] = {"tags": [route.tag], "methods": [route.method], **route.more}
+        said["responses"] = _errors(dialect, route) | said.get("responses", {})
+        if route.shown is None:
+            said["response_class"] = PlainResponse  # its body is no JSON
+        else:
+            said["response_model"] = route.shown
+        app.add_api_route(route.path, _described(route), **said)
     document = app.openapi()
     components = document.setdefault("components", {})
     components["securitySchemes"] = _SCHEMES
     for schema in components.get("schemas", {}).values():
         _describe_fields(schema)
-    for route in routes:
+    for _, route in routes:
         if route.scope:
             operation = document["paths"][route.path][route.method.lower()]
             _add_security(operation, route.scope)
             _add_answer(operation, "400", "The Host header is not one of this server.")
     return document
+
+
+def _errors(dialect: Dialect, route: Route) -> dict[int | str, dict[str, Any]]:
+    """Return what the document says of a route's errors, in the shape of its dialect."""
+    classifies = route.scope == "classify"
+    reasons = {
+        **(_OF_BODIES if route.schema else {}),
+        **(_OF_CLASSIFYING if classifies else {}),
+        **route.errors,
+    }
+    said: dict[int | str, str] = {"default": "Any other error."}
+    for ours, reason in reasons.items():
+        status = dialect.statuses.get(ours, ours)
+        said[status] = f"{said[status]} {reason}" if status in said else reason
+    found: dict[int | str, dict[str, Any]] = {
+        status: {"model": dialect.error_schema, "description": text}
+        for status, text in said.items()
+    }
+    if classifies:
+        found[429]["headers"] = _RETRY_AFTER
+    return found
 
 
 def _described(route: Route) -> Callable[..., Any]:

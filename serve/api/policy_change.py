@@ -4,13 +4,12 @@ from functools import partial
 from typing import NamedTuple
 
 from serve.api.context import AppContext
-from serve.api.finished import to_its_end
+from serve.api.policy_edits import PolicyEdit
 from serve.api.precondition import read_precondition
 from serve.api.replicas import Refreshed
 from serve.api.request import Request
 from serve.api.routes.models import named_model
-from serve.api.schemas.policy import PolicyEdit
-from serve.api.trail import note_change
+from serve.api.trail import note_change, to_its_end
 from serve.classifier.classifier import Classifier
 from serve.policy.entry import ANONYMOUS, Action, Change
 from serve.policy.live import Replacement

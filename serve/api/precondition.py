@@ -3,8 +3,8 @@
 import re
 from typing import Final, NamedTuple
 
+from serve.api.policy_edits import ChangeRequest
 from serve.api.request import Headers
-from serve.api.schemas.policy import ChangeRequest
 from serve.errors import (
     InvalidRequest,
     PreconditionFailed,

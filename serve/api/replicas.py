@@ -1,35 +1,41 @@
-"""The interface to the other replicas, and its implementation for a single process."""
+"""All replicas that serve the same models, and those of a server that is a single process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from serve.api.shared_call import SharedCall
+from pydantic import Field
+
+from serve.api.schemas import SparseModel
 from serve.classifier.catalog import Catalog
 from serve.classifier.model_switch import ModelSwitch
 from serve.errors import OfframpError
 from serve.metrics.metrics import Metrics
 from serve.policy.live import LivePolicy
 
+_Result = TypeVar("_Result")
 
-class Ack(NamedTuple):
-    """A replica, and the version of a policy or of the set of models that it applies.
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A replica, and the version of the policy or of the models that it applies.
 
     Attributes:
         replica: the replica's id.
         version: the version that it applies.
-        problem: why it does not apply the newest, or not as written; empty if it does.
+        problem: why it does not apply the newest, or which of its targets it does not keep.
     """
 
     replica: str
     version: int
-    problem: str = ""
+    problem: str | None = None
 
     @classmethod
     def of(cls, replica: str, policy: LivePolicy) -> Self:
         """Apply the newest stored policy of a model; the store may block."""
         entry = policy.refresh()
-        return cls(replica, entry.version, policy.problem)
+        return cls(replica, entry.version, policy.problem or None)
 
     @classmethod
     async def following(cls, replica: str, here: ModelSwitch) -> Self:
@@ -52,6 +58,38 @@ class Refreshed(NamedTuple):
     acks: list[Ack]
     unconfirmed: int = 0
     missing: Sequence[str] = ()
+
+
+class Followers(SparseModel):
+    """Which replicas apply a new version, and which do not."""
+
+    replicas: list[Ack] = Field(description="Replicas that apply the policy.")
+    refused: list[Ack] = Field(
+        default=[],
+        description="Replicas that cannot follow the policy and keep the version that they have, "
+        "because they serve another bundle or release. Bring them up to date, or put a "
+        "policy that all follow.",
+    )
+    unconfirmed: int = Field(
+        description="Number of replicas that do not apply it, or did not say so in time. The "
+        "policy is stored; all but the refusing ones follow within seconds, or when they answer "
+        "again."
+    )
+    missing: list[str] = Field(
+        description="Ids of replicas that have not confirmed, as far as known; those that are "
+        "just starting are among them.",
+    )
+
+    @classmethod
+    def followers(cls, refreshed: Refreshed, version: int) -> dict[str, Any]:
+        """Return these fields of a version that was made."""
+        refused = [ack for ack in refreshed.acks if ack.version < version]
+        return {
+            "replicas": [ack for ack in refreshed.acks if ack.version >= version],
+            "refused": refused,
+            "unconfirmed": refreshed.unconfirmed + len(refused),
+            "missing": list(refreshed.missing),
+        }
 
 
 class Replayed(NamedTuple):
@@ -86,6 +124,32 @@ class Prepared(NamedTuple):
             return cls(replica, await here.prepare(name, folder))
         except OfframpError as error:
             return cls(replica, "", str(error))
+
+
+class SharedCall(Generic[_Result]):
+    """Makes one call at a time, on the event loop that asks for it.
+
+    Who asks while a call runs gets the result of the next one, with all others who ask meanwhile.
+    So every result was made after it was asked for.
+    """
+
+    def __init__(self, call: Callable[[], Awaitable[_Result]]) -> None:
+        self._call = call
+        self._running: asyncio.Task[_Result] | None = None
+        self._next: asyncio.Task[_Result] | None = None
+
+    async def __call__(self) -> _Result:
+        """Return the result, or raise what the call raises."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._after(self._running))
+        # One who leaves does not end the call of the others.
+        return await asyncio.shield(self._next)
+
+    async def _after(self, running: "asyncio.Task[_Result] | None") -> _Result:
+        if running is not None:
+            await asyncio.wait([running])
+        self._running, self._next = self._next, None
+        return await self._call()
 
 
 class Replicas(Protocol):

@@ -1,5 +1,6 @@
 """One request, by HTTP or gRPC: what its head says, and what becomes of it."""
 
+import logging
 import random
 import re
 import time
@@ -11,11 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from serve.access.gate import Client
 from serve.api.body_limit import BodyLimit
+from serve.errors import OfframpError
+from serve.logs import fields
 from serve.policy.live import Live, LivePolicy
 from serve.rollout.traffic import ArmTraffic
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
+
+log = logging.getLogger(__name__)
 
 # Headers of answers: the request's id, and which bundle, replica and rollout arm has answered.
 REQUEST_ID: Final = "x-request-id"
@@ -24,6 +29,7 @@ REPLICA: Final = "x-offramp-replica"
 ARM: Final = "x-offramp-arm"
 MAX_REQUEST_ID_CHARS: Final = 128
 
+_INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
 _UNKNOWN: Final = Client("")
 # A header of version 00; later versions may add fields.
 _TRACEPARENT: Final = re.compile(
@@ -146,3 +152,16 @@ class Request:
 def new_request_id() -> str:
     """Return an id; it need not be hard to guess."""
     return f"{random.getrandbits(128):032x}"
+
+
+def expected(error: BaseException, request: Request) -> OfframpError:
+    """Return the error that the client gets, and note it; raise where the answer has begun."""
+    refusal = error if isinstance(error, OfframpError) else _INTERNAL
+    if refusal.status == OfframpError.status:
+        cause = None if refusal is error else error
+        told = "request %s failed: %s", request.request_id, refusal.code
+        log.error(*told, extra=fields(**request.log_fields), exc_info=cause)
+    request.error_code, request.why = refusal.code, str(refusal)
+    if request.started:
+        raise error  # too late for another answer: the HTTP server closes the connection
+    return refusal

@@ -1,16 +1,21 @@
-"""The trail in the log: who has changed a policy, from where, and who was refused."""
+"""Changes: made to their end, and in the log with who has made them, and who was refused."""
 
+import asyncio
 import logging
+from collections.abc import Coroutine
+from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from serve.api.request import Request
-from serve.api.schemas.policy import PolicyEdit, PolicyRollback
+from serve.api.policy_edits import PolicyEdit, PolicyRollback
+from serve.api.request import Request, expected
 from serve.classifier.catalog import Catalog
 from serve.errors import Cancelled, UnknownModel
 from serve.logs import TRAIL, fields
 from serve.policy.difference import change_line, difference
 from serve.policy.entry import VersionedPolicy
+
+_Made = TypeVar("_Made")
 
 trail = logging.getLogger(TRAIL)
 # Clients could flood it, so it is cut, unlike the other one.
@@ -78,3 +83,20 @@ def _asked(request: Request, name: str, catalog: Catalog) -> dict[str, Any]:
     shown = live.policy.model_dump(mode="json", exclude_none=True)
     wanted = difference(shown, body.document(live.policy))
     return {**asked, "changes": dict(islice(wanted.items(), _MAX_CHANGES))}
+
+
+async def to_its_end(request: Request, change: Coroutine[Any, Any, _Made]) -> _Made:
+    """Return what a change returns: every change is logged, and goes to all replicas."""
+    changing = asyncio.ensure_future(change)
+    try:
+        return await asyncio.shield(changing)
+    except asyncio.CancelledError:
+        changing.add_done_callback(partial(_note_error, request))
+        await asyncio.wait([changing])
+        raise
+
+
+def _note_error(request: Request, change: asyncio.Future[Any]) -> None:
+    """Note why the change of a client that has left was not made."""
+    if not change.cancelled() and (error := change.exception()):
+        expected(error, request)

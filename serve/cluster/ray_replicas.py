@@ -18,8 +18,7 @@ from ray.serve.exceptions import DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import DeploymentDetails
 
-from serve.api.replicas import Ack, Prepared, Refreshed, Replayed
-from serve.api.shared_call import SharedCall
+from serve.api.replicas import Ack, Prepared, Refreshed, Replayed, SharedCall
 from serve.classifier.model_switch import ModelSwitch
 from serve.errors import LoadFailed
 from serve.metrics.page import ReplicaCount, merge_pages
@@ -114,7 +113,8 @@ class RayReplicas:
         self, method: str, *args: Any, timeout_s: float | None = None
     ) -> Refreshed:
         replies = await self._ask_all(method, *args, timeout_s=timeout_s)
-        acks = sorted(Ack(*reply) for reply in replies if not isinstance(reply, BaseException))
+        acks = [reply for reply in replies if isinstance(reply, Ack)]
+        acks.sort(key=lambda ack: ack.replica)
         unconfirmed = len(replies) - len(acks)
         missing: set[str] = set()
         if unconfirmed:

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from ray import serve as ray_serve
 
 from serve.api.app import HttpApp
-from serve.api.replicas import Ack, Prepared
-from serve.api.shared_call import SharedCall
+from serve.api.replicas import Ack, Prepared, SharedCall
 from serve.assembly import app_context, assemble_served, http_app
 from serve.classifier.model_switch import ModelSwitch
 from serve.cluster.log_socket import LogSocket

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from serve.api.dialect import Dialect
-from serve.dialects.guardrails.dialect import DETECTORS, LITELLM
-from serve.dialects.hf.dialect import HUGGING_FACE
-from serve.dialects.kserve.dialect import KSERVE
+from serve.api.route import Dialect
+from serve.dialects.guardrails.detectors import DETECTORS
+from serve.dialects.guardrails.litellm import LITELLM
+from serve.dialects.hf import HUGGING_FACE
+from serve.dialects.kserve import KSERVE
 from serve.dialects.oip.dialect import OIP
 from serve.dialects.tei.dialect import TEI
 from serve.dialects.v1.dialect import V1
-from serve.dialects.vllm.dialect import VLLM
+from serve.dialects.vllm import VLLM
 from serve.errors import InvalidRequest
 
 # This name stands for every dialect.

@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails
 
-from serve.api.schemas.policy import PolicyUpdate
+from serve.api.policy_edits import PolicyUpdate
 from serve.classifier.classify_request import ClassifyRequest
 from serve.policy.document import Policy
 from serve.policy.rollout import Plan

@@ -1,23 +1,84 @@
 """Loading and unloading models, and aliases."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints
 
 from serve.api.body import check_query, media_type, not_json, read_bytes, read_json
 from serve.api.context import AppContext
-from serve.api.documented import body_errors, errors
-from serve.api.finished import to_its_end
 from serve.api.model_changes import Asker, ModelChanges, ModelsChanged
+from serve.api.policy_edits import Why
+from serve.api.replicas import Followers
 from serve.api.request import Request
 from serve.api.response import Response, json_response
-from serve.api.route import Route
-from serve.api.schemas.model_changes import (
-    Aliases,
-    AliasMove,
-    ModelLoad,
-    ModelsChange,
-    ModelsReason,
-)
+from serve.api.route import Handler, Route
+from serve.api.schemas import SparseModel
+from serve.api.trail import to_its_end
 from serve.errors import NotSupported
+from serve.policy.model_set import Alias, ModelSet, SetChange
+from serve.validation import RequestModel
+
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+
+
+class ModelLoad(RequestModel):
+    """The bundle that a model shall have."""
+
+    bundle: _Name | None = Field(
+        default=None,
+        description="Name of a bundle of the model repository, or of one that the server was "
+        "started with. If absent, the bundle that the model has, read anew, or else the one of "
+        "the model's name.",
+    )
+    reason: Why | None = Field(default=None, description="For the history.")
+
+
+class ModelsReason(RequestModel):
+    """Why a model is to be served no more, or an alias is to be removed."""
+
+    reason: Why | None = Field(default=None, description="For the history.")
+
+
+class AliasMove(RequestModel):
+    """The model that an alias shall name."""
+
+    model: _Name
+    reason: Why | None = Field(default=None, description="For the history.")
+
+
+class ModelsChange(Followers):
+    """The models after a change, and the replicas that serve them."""
+
+    version: int = Field(
+        description="Version of the set of models and aliases; each change adds 1."
+    )
+    models: dict[str, str] = Field(description="The bundle of each model.")
+    aliases: dict[str, str] = Field(description="The model that each alias names.")
+
+    @classmethod
+    def of(cls, changed: ModelsChanged) -> "ModelsChange":
+        """Return what is shown of a change."""
+        made, refreshed = changed
+        return cls(
+            version=made.version,
+            models={name: bundle.name for name, bundle in made.models.items()},
+            aliases={name: alias.model for name, alias in made.aliases.items()},
+            **cls.followers(refreshed, made.version),
+        )
+
+
+class Aliases(SparseModel):
+    """Aliases, and what was changed of models and aliases."""
+
+    version: int
+    aliases: dict[str, Alias]
+    history: list[SetChange] = Field(description="The newest changes, newest first.")
+
+    @classmethod
+    def of(cls, found: ModelSet) -> "Aliases":
+        """Return what is shown of a set."""
+        newest_first = list(reversed(found.history))
+        return cls(version=found.version, aliases=found.aliases, history=newest_first)
 
 
 def changes_of(context: AppContext) -> ModelChanges:
@@ -29,17 +90,6 @@ def changes_of(context: AppContext) -> ModelChanges:
     if context.changes is None:
         raise NotSupported("the models of this server are loaded when it starts")
     return context.changes
-
-
-def _answers() -> dict[int | str, dict[str, Any]]:
-    said = {
-        404: "No such model, bundle or alias.",
-        409: "Other changes came first.",
-        422: "The bundle cannot be served, or the name is not free; nothing has changed.",
-        429: "Too many changes wait already.",
-        503: "The store of the set of models does not answer.",
-    }
-    return {**body_errors(), **errors(said)}
 
 
 async def _read(request: Request, schema: type[Any]) -> Any:
@@ -91,21 +141,56 @@ async def list_aliases(context: AppContext, request: Request) -> Response:
     return json_response(shown, exclude_none=True)
 
 
-_TAGS: Final = {"tags": ["models"]}
-_LIST: Final = {
-    **_TAGS,
-    "response_model": Aliases,
-    "responses": {503: _answers()[503]},
-    "response_model_exclude_none": True,
+_ERRORS: Final = {
+    404: "No such model, bundle or alias.",
+    409: "Other changes came first.",
+    422: "The bundle cannot be served, or the name is not free; nothing has changed.",
+    429: "Too many changes wait already.",
+    503: "The store of the set of models does not answer.",
 }
-_CHANGE: Final = {**_TAGS, "response_model": ModelsChange, "responses": _answers()}
-_OPTIONAL: Final = {**_CHANGE, "openapi_extra": {"requestBody": {"required": False}}}
+_TAG: Final = "models"
+_OPTIONAL: Final = {"openapi_extra": {"requestBody": {"required": False}}}
+
+
+def _changing(method: str, path: str, handle: Handler, schema: type[RequestModel]) -> Route:
+    """Return the route of a change, whose body may be left out."""
+    return Route(
+        method,
+        path,
+        handle,
+        "admin",
+        schema,
+        _read,
+        tag=_TAG,
+        shown=ModelsChange,
+        errors=_ERRORS,
+        more=_OPTIONAL,
+    )
+
+
 _MODEL: Final = "/v1/models/{model}"
 _ALIAS: Final = "/v1/aliases/{alias}"
 ROUTES: Final = (
-    Route("POST", f"{_MODEL}/load", load, "admin", ModelLoad, _read, documented=_OPTIONAL),
-    Route("POST", f"{_MODEL}/unload", unload, "admin", ModelsReason, _read, documented=_OPTIONAL),
-    Route("PUT", _ALIAS, move_alias, "admin", AliasMove, documented=_CHANGE),
-    Route("DELETE", _ALIAS, remove_alias, "admin", ModelsReason, _read, documented=_OPTIONAL),
-    Route("GET", "/v1/aliases", list_aliases, "admin", documented=_LIST),
+    _changing("POST", f"{_MODEL}/load", load, ModelLoad),
+    _changing("POST", f"{_MODEL}/unload", unload, ModelsReason),
+    Route(
+        "PUT",
+        _ALIAS,
+        move_alias,
+        "admin",
+        AliasMove,
+        tag=_TAG,
+        shown=ModelsChange,
+        errors=_ERRORS,
+    ),
+    _changing("DELETE", _ALIAS, remove_alias, ModelsReason),
+    Route(
+        "GET",
+        "/v1/aliases",
+        list_aliases,
+        "admin",
+        tag=_TAG,
+        shown=Aliases,
+        errors={503: _ERRORS[503]},
+    ),
 )

@@ -9,8 +9,7 @@ from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
 from serve.api.routes.pages import console, wants_page
-from serve.api.schemas.base import ResponseModel
-from serve.api.schemas.error import ErrorBody
+from serve.api.schemas import ResponseModel
 from serve.errors import Unavailable
 from serve.version import __version__
 
@@ -68,19 +67,26 @@ async def metrics(context: AppContext, request: Request) -> Response:
     return Response(await context.replicas.metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
 
-_TAGS: Final = {"tags": ["operations"]}
-_NOT_READY: Final = {503: {"model": ErrorBody, "description": "Not ready, or not any more."}}
+_TAG: Final = "operations"
+NOT_READY: Final = {503: "Not ready, or not any more."}
 _TEXT: Final = {200: {"description": "Prometheus text.", "content": {"text/plain": {}}}}
 
 
 def operation_routes(open_metrics: bool) -> tuple[Route, ...]:
     """Return the routes for probes and for Prometheus, whose page may need no key."""
-    page = {**_TAGS, "responses": _TEXT}
-    health = {**_TAGS, "response_model": Health}
-    not_ready = {**health, "responses": _NOT_READY}
+    page, needed = {"responses": _TEXT}, None if open_metrics else "read"
     return (
-        Route("GET", "/", about, None, probe=True, documented={**_TAGS, "response_model": About}),
-        Route("GET", "/health/live", live, None, probe=True, documented=health),
-        Route("GET", "/health/ready", ready, None, probe=True, documented=not_ready),
-        Route("GET", "/metrics", metrics, None if open_metrics else "read", documented=page),
+        Route("GET", "/", about, None, probe=True, tag=_TAG, shown=About),
+        Route("GET", "/health/live", live, None, probe=True, tag=_TAG, shown=Health),
+        Route(
+            "GET",
+            "/health/ready",
+            ready,
+            None,
+            probe=True,
+            tag=_TAG,
+            shown=Health,
+            errors=NOT_READY,
+        ),
+        Route("GET", "/metrics", metrics, needed, tag=_TAG, more=page),
     )

@@ -10,12 +10,11 @@ from pydantic_core import to_json
 from starlette.types import Send
 
 from serve.api.context import AppContext
-from serve.api.documented import errors
 from serve.api.request import Request
 from serve.api.route import Route
 from serve.api.routes.models import UNKNOWN_MODEL, named_model
-from serve.api.routes.policy_history import listed
-from serve.api.schemas.quality import QualityReport
+from serve.api.routes.policy import listed
+from serve.api.routes.quality import QualityReport
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest, OfframpError, Overloaded
 from serve.policy.live import LivePolicy
@@ -45,16 +44,17 @@ async def policy_events(context: AppContext, request: Request) -> "EventStream":
 
 
 _CONTENT: Final = {"text/event-stream": {"schema": {"type": "string"}}}
-_DOCUMENTED: Final = {
-    "tags": ["policy"],
-    "responses": {
-        200: {"description": "Events, until one side ends.", "content": _CONTENT},
-        **UNKNOWN_MODEL,
-        **errors({422: "Last-Event-ID is no version.", 429: "Too many streams are open already."}),
-    },
+_STREAM: Final = {200: {"description": "Events, until one side ends.", "content": _CONTENT}}
+_ERRORS: Final = {
+    **UNKNOWN_MODEL,
+    422: "Last-Event-ID is no version.",
+    429: "Too many streams are open already.",
 }
 _PATH: Final = "/v1/models/{model}/policy/events"
-ROUTES: Final = (Route("GET", _PATH, policy_events, "admin", documented=_DOCUMENTED),)
+_MORE: Final = {"responses": _STREAM}
+ROUTES: Final = (
+    Route("GET", _PATH, policy_events, "admin", tag="policy", errors=_ERRORS, more=_MORE),
+)
 
 
 class EventStream:

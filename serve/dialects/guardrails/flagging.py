@@ -2,23 +2,22 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
-from serve.api.exit_report import DEFERRED, MAX_LISTED, exit_headers
-from serve.api.json_encoding import to_json
 from serve.api.locks import Locks, bound, undecided
 from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
+from serve.api.schemas import ResponseModel
+from serve.api.shown import DEFERRED, MAX_LISTED, exit_headers, to_json
 from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.flagger import FlaggedBy
-from serve.dialects.guardrails.detector_id import with_detector
-from serve.dialects.guardrails.schemas import GuardrailParameters
-from serve.errors import InvalidRequest, NoFlag
+from serve.dialects.guardrails.parameters import GuardrailParameters, with_detector
+from serve.errors import InvalidRequest, NoFlag, OfframpError
 from serve.policy.flag import AnyFlag, thresholds, with_threshold
 from serve.policy.windowing import Windows
 from serve.rules.label_kinds import flaggable
@@ -191,3 +190,19 @@ def _no_flag(model: str, place: str) -> str:
         '{"profiles": {"guard": {"flag": {"LABEL": 0.8}}}, "default": "guard"} with PUT '
         f"/v1/models/{model}/policy, or send {place}.flag"
     )
+
+
+class DetectorError(ResponseModel):
+    """An error as the clients of detectors read it."""
+
+    code: int
+    message: str
+
+
+def guardrail_error(error: OfframpError, message: str) -> Any:
+    """Return an error as the clients of guardrails read it."""
+    return {"code": error.status, "message": message}
+
+
+# The way to have long texts looked at.
+WINDOWS: Final = '"windows": {"stride": 64, "combine": "any"}'

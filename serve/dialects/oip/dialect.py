@@ -1,22 +1,25 @@
 """The Open Inference Protocol, version 2, over HTTP: as Triton's and KServe's clients speak it."""
 
 from functools import partial
-from typing import Any
+from typing import Final
 
-from serve.access.keys import Scope
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
-from serve.api.dialect import TRUNCATE, Dialect, error_text
-from serve.api.documented import classify_errors
-from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
-from serve.api.route import Handler, Route
-from serve.api.schemas.error import ErrorText
+from serve.api.route import TRUNCATE, Dialect, Handler, Route, error_text
+from serve.api.schemas import ErrorText
+from serve.api.shown import to_json
 from serve.dialects.oip.infer_body import read_infer
 from serve.dialects.oip.infer_request import NAMES, dial_of, inputs_of, tensors_in, wanted_outputs
-from serve.dialects.oip.model_routes import MODEL_ROUTES, change_model, check_version, model_index
+from serve.dialects.oip.model_routes import (
+    MODEL_ROUTES,
+    TAG,
+    change_model,
+    check_version,
+    model_index,
+)
 from serve.dialects.oip.output_tensors import write
 from serve.dialects.oip.schemas import (
     IndexEntry,
@@ -80,53 +83,71 @@ def _refuse(why: str) -> Handler:
     return refuse
 
 
-_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-_ANSWERS = classify_errors(ErrorText)
-_ANSWERS[400]["description"] = "The body is not JSON and tensors behind it, as both must be."
-_ANSWERS[415]["description"] = "The body is of a form, or is compressed in an unknown way."
-_OF_BODIES = {status: _ANSWERS[status] for status in ("default", 400, 413, 415, 422, 429)}
-_TAGS: dict[str, Any] = {"tags": ["Open Inference Protocol"]}
-_OPTIONAL: dict[str, Any] = {"openapi_extra": {"requestBody": {"required": False}}}
-_INFER: dict[str, Any] = {
-    **_TAGS,
-    "response_model": InferResponse,
-    "responses": {
-        **_ANSWERS,
-        200: {"description": "The outputs.", "content": {"application/octet-stream": _BINARY}},
-    },
-    "openapi_extra": {"requestBody": {"content": {"application/octet-stream": _BINARY}}},
-}
-_INDEX: dict[str, Any] = {
-    **_TAGS,
-    **_OPTIONAL,
-    "response_model": list[IndexEntry],
-    "responses": _OF_BODIES,
-}
-_CHANGE: dict[str, Any] = {
-    **_TAGS,
-    **_OPTIONAL,
-    "responses": {
-        200: {"description": "Done, in all replicas."},
-        404: {"model": ErrorText, "description": "No such model or bundle."},
-        **_OF_BODIES,
-    },
-}
-
-
-def _post(path: str, handle: Handler, scope: Scope, schema: Any, documented: Any) -> Route:
-    return Route("POST", path, handle, scope, schema, read_infer, documented=documented)
-
-
 _MODEL, _REPOSITORY = "/v2/models/{model}", "/v2/repository"
+_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
+_OCTETS: Final = {"application/octet-stream": _BINARY}
+_OPTIONAL: Final = {"openapi_extra": {"requestBody": {"required": False}}}
+_OF_BODIES: Final = {
+    400: "The body is not JSON and tensors behind it, as both must be.",
+    415: "The body is of a form, or is compressed in an unknown way.",
+    422: "The request asks for something that cannot be.",
+    429: "The key has taken its share, or too many changes wait.",
+}
+
+
+def _infer(path: str) -> Route:
+    return Route(
+        "POST",
+        path,
+        infer,
+        "classify",
+        InferRequest,
+        read_infer,
+        tag=TAG,
+        shown=InferResponse,
+        errors={status: _OF_BODIES[status] for status in (400, 415)},
+        more={
+            "responses": {200: {"description": "The outputs.", "content": _OCTETS}},
+            "openapi_extra": {"requestBody": {"content": _OCTETS}},
+        },
+    )
+
+
+def _change(name: str, handle: Handler) -> Route:
+    return Route(
+        "POST",
+        f"{_REPOSITORY}/models/{{model}}/{name}",
+        handle,
+        "admin",
+        LoadRequest,
+        read_infer,
+        tag=TAG,
+        errors={**_OF_BODIES, 404: "No such model or bundle."},
+        more={**_OPTIONAL, "responses": {200: {"description": "Done, in all replicas."}}},
+    )
+
+
 OIP = Dialect(
     "oip",
     error_text,
+    ErrorText,
     (
-        _post(f"{_MODEL}/infer", infer, "classify", InferRequest, _INFER),
-        _post(f"{_MODEL}/versions/{{version}}/infer", infer, "classify", InferRequest, _INFER),
-        _post(f"{_REPOSITORY}/index", index, "read", IndexRequest, _INDEX),
-        _post(f"{_REPOSITORY}/models/{{model}}/load", load, "admin", LoadRequest, _CHANGE),
-        _post(f"{_REPOSITORY}/models/{{model}}/unload", unload, "admin", LoadRequest, _CHANGE),
+        _infer(f"{_MODEL}/infer"),
+        _infer(f"{_MODEL}/versions/{{version}}/infer"),
+        Route(
+            "POST",
+            f"{_REPOSITORY}/index",
+            index,
+            "read",
+            IndexRequest,
+            read_infer,
+            tag=TAG,
+            shown=list[IndexEntry],
+            errors=_OF_BODIES,
+            more=_OPTIONAL,
+        ),
+        _change("load", load),
+        _change("unload", unload),
         *MODEL_ROUTES,
         *(Route("GET", path, _refuse(why), "read") for path, why in _LACKING.items()),
         *(Route("POST", path, _refuse(why), "admin") for path, why in _LACKING.items()),

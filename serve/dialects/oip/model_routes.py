@@ -1,19 +1,18 @@
 """The server and its models in the terms of the Open Inference Protocol, and their changes."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from serve.api.context import AppContext
-from serve.api.finished import to_its_end
-from serve.api.json_encoding import to_json
 from serve.api.model_changes import Asker
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Handler, Route
 from serve.api.routes.model_changes import changes_of
-from serve.api.routes.operations import check_ready
-from serve.api.schemas.error import ErrorText
+from serve.api.routes.operations import NOT_READY, check_ready
+from serve.api.shown import to_json
+from serve.api.trail import to_its_end
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.infer_request import PRIORITIES
 from serve.dialects.oip.schemas import (
@@ -51,16 +50,7 @@ EXTENSIONS = [
 # the files of the model.
 _HARMLESS: Final = "unload_dependents"
 
-_OPTIONS: dict[str, Any] = {"tags": ["Open Inference Protocol"]}
-_DEFAULT: dict[int | str, dict[str, Any]] = {
-    "default": {"model": ErrorText, "description": "Any other error."}
-}
-_NOT_READY: dict[int | str, dict[str, Any]] = {
-    503: {"model": ErrorText, "description": "Not ready, or not any more."}
-}
-_UNKNOWN: dict[int | str, dict[str, Any]] = {
-    404: {"model": ErrorText, "description": "No such model or version."}
-}
+TAG: Final = "Open Inference Protocol"
 
 
 def find_model(context: AppContext, model: str, version: str) -> Classifier:
@@ -130,28 +120,39 @@ async def _statistics(context: AppContext, request: Request) -> Response:
     return json_response(await model_statistics(context, [_of_path(context, request)]))
 
 
-def _of_server(path: str, handle: Handler, shape: Any, probe: bool = False) -> Route:
-    responses = _DEFAULT | (_NOT_READY if path == "/v2/health/ready" else {})
-    documented = {**_OPTIONS, "response_model": shape, "responses": responses}
-    return Route("GET", path, handle, None if probe else "read", probe=probe, documented=documented)
+def _of_server(path: str, handle: Handler, shown: Any) -> Route:
+    return Route("GET", f"/v2{path}", handle, "read", tag=TAG, shown=shown)
 
 
-def _of_model(path: str, said: str, handle: Handler, shape: Any) -> Iterator[Route]:
+def _probe(name: str, handle: Handler, shown: Any, errors: Mapping[int, str]) -> Route:
+    path = f"/v2/health/{name}"
+    return Route("GET", path, handle, None, probe=True, tag=TAG, shown=shown, errors=errors)
+
+
+def _of_model(path: str, said: str, handle: Handler, shown: Any) -> Iterator[Route]:
     """Return a route for a model, and one for its only version."""
-    responses = _DEFAULT | _UNKNOWN | (_NOT_READY if path == "/ready" else {})
-    documented = {**_OPTIONS, "response_model": shape, "responses": responses}
-    one = {**documented, "name": "of_model", "summary": said}
-    yield Route("GET", f"/v2/models/{{model}}{path}", handle, "read", documented=one)
-    only = {**documented, "name": "of_version", "summary": f"{said} of the only version, 1"}
-    whole = f"/v2/models/{{model}}/versions/{{version}}{path}"
-    yield Route("GET", whole, handle, "read", documented=only)
+    errors = {404: "No such model or version.", **(NOT_READY if path == "/ready" else {})}
+    for name, below, what in (
+        ("of_model", "", said),
+        ("of_version", "/versions/{version}", f"{said} of the only version, 1"),
+    ):
+        yield Route(
+            "GET",
+            f"/v2/models/{{model}}{below}{path}",
+            handle,
+            "read",
+            tag=TAG,
+            shown=shown,
+            errors=errors,
+            more={"name": name, "summary": what},
+        )
 
 
 MODEL_ROUTES: Final = (
-    _of_server("/v2", server_metadata, ServerMetadata),
-    _of_server("/v2/health/live", server_live, Liveness, probe=True),
-    _of_server("/v2/health/ready", server_ready, Ready, probe=True),
-    _of_server("/v2/models/stats", all_statistics, Statistics),
+    _of_server("", server_metadata, ServerMetadata),
+    _probe("live", server_live, Liveness, {}),
+    _probe("ready", server_ready, Ready, NOT_READY),
+    _of_server("/models/stats", all_statistics, Statistics),
     *_of_model("", "Inputs and outputs of a model", _metadata, ModelMetadata),
     *_of_model("/ready", "Readiness of a model", _ready, ModelReady),
     *_of_model("/config", "Triton's configuration of a model", _config, dict[str, Any]),

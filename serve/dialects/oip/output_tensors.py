@@ -7,10 +7,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.api.exit_report import exit_headers
-from serve.api.json_encoding import rounded, short, to_json
 from serve.api.response import JSON, Response
-from serve.api.scores import Function, score_rows
+from serve.api.shown import Function, exit_headers, rounded, score_rows, short, to_json
 from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.infer_body import HEADER_LENGTH, packed

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
-from serve.api.schemas.base import ResponseModel, SparseModel, examples
+from serve.api.schemas import ResponseModel, SparseModel, examples
 from serve.dialects.oip.signature import INPUTS
 from serve.validation import RequestModel
 

@@ -9,16 +9,12 @@ from typing import Any
 
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
-from serve.api.dialect import Dialect
-from serve.api.documented import classify_errors
-from serve.api.exit_report import exit_headers
-from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
-from serve.api.route import Route
-from serve.api.routes.operations import check_ready
-from serve.api.scores import Function, check_labels_texts, label_scores
+from serve.api.route import Dialect, Route
+from serve.api.routes.operations import NOT_READY, check_ready
+from serve.api.shown import Function, check_labels_texts, exit_headers, label_scores, to_json
 from serve.classifier.classification import Classification
 from serve.classifier.classify_request import MAX_LIST, TOO_MANY
 from serve.dialects.tei.model import MODEL_ROUTES, TAG
@@ -109,26 +105,17 @@ async def health(context: AppContext, request: Request) -> Response:
     return Response(b"", media_type="")
 
 
-_OPTIONS: dict[str, Any] = {
-    "tags": [TAG],
-    "response_model": list[TeiPrediction] | list[list[TeiPrediction]],
-    "responses": classify_errors(TeiError),
-}
-_HEALTH: dict[str, Any] = {
-    "tags": [TAG],
-    "responses": {503: {"model": TeiError, "description": "Not ready, or not any more."}},
-}
-_PREDICT = ("/predict", "/invocations", "/models/{model}/predict")
-
+_SHOWN = list[TeiPrediction] | list[list[TeiPrediction]]
 TEI = Dialect(
     "tei",
     _error,
+    TeiError,
     (
         *(
-            Route("POST", path, predict, "classify", TeiRequest, documented=_OPTIONS)
-            for path in _PREDICT
+            Route("POST", path, predict, "classify", TeiRequest, tag=TAG, shown=_SHOWN)
+            for path in ("/predict", "/invocations", "/models/{model}/predict")
         ),
         *MODEL_ROUTES,
-        Route("GET", "/health", health, None, probe=True, documented=_HEALTH),
+        Route("GET", "/health", health, None, probe=True, tag=TAG, errors=NOT_READY),
     ),
 )

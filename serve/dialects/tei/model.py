@@ -6,14 +6,12 @@ from typing import Any
 from tokenizers import Encoding
 
 from serve.api.context import AppContext
-from serve.api.documented import body_errors, classify_errors
-from serve.api.json_encoding import to_json
 from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Route
+from serve.api.shown import to_json
 from serve.dialects.tei.schemas import (
-    TeiError,
     TeiInfo,
     TeiLabels,
     TeiModelType,
@@ -25,7 +23,6 @@ from serve.tokenization.inputs import PIECE_CHARS
 from serve.version import __version__
 
 TAG = "Text Embeddings Inference"
-_ERRORS = classify_errors(TeiError)
 
 
 async def info(context: AppContext, request: Request) -> Response:
@@ -105,26 +102,15 @@ def _tokens(text: str, encoding: Encoding) -> list[dict[str, Any]]:
     return tokens
 
 
-_OPTIONS: dict[str, Any] = {
-    "tags": [TAG],
-    "response_model": list[list[TeiToken]],
-    "responses": {
-        **body_errors(TeiError),
-        **{status: _ERRORS[status] for status in ("default", 403, 404, 422, 429)},
-    },
-}
-_ABOUT: dict[str, Any] = {
-    "tags": [TAG],
-    "response_model": TeiInfo,
-    "responses": {status: _ERRORS[status] for status in ("default", 404, 422)},
-}
+_ERRORS = {404: "No such model.", 422: "The request asks for something that cannot be."}
+_SHOWN = list[list[TeiToken]]
 MODEL_ROUTES = [
     *(
-        Route("POST", path, tokenize, "classify", TeiTokenizeRequest, documented=_OPTIONS)
+        Route("POST", path, tokenize, "classify", TeiTokenizeRequest, tag=TAG, shown=_SHOWN)
         for path in ("/tokenize", "/models/{model}/tokenize")
     ),
     *(
-        Route("GET", path, info, "read", documented=_ABOUT)
+        Route("GET", path, info, "read", tag=TAG, shown=TeiInfo, errors=_ERRORS)
         for path in ("/info", "/models/{model}/info")
     ),
 ]

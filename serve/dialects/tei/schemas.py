@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 from pydantic.config import JsonDict
 
-from serve.api.schemas.base import ResponseModel, examples
+from serve.api.schemas import ResponseModel, examples
 from serve.classifier.classify_request import MAX_LIST
 from serve.validation import RequestModel
 

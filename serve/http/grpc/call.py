@@ -18,9 +18,8 @@ from serve.access.keys import Scope
 from serve.access.proxies import without_mapping
 from serve.api.body import give_way
 from serve.api.context import AppContext
-from serve.api.errors import expected
 from serve.api.recorder import Recorder
-from serve.api.request import ARM, BUNDLE, REPLICA, REQUEST_ID, Headers, Request
+from serve.api.request import ARM, BUNDLE, REPLICA, REQUEST_ID, Headers, Request, expected
 from serve.errors import STOPS, Cancelled, OfframpError, Overloaded
 from serve.http.grpc.arrivals import WINDOW_BYTES, Reader
 from serve.http.grpc.messages import parse, types_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from serve.api.json_decoding import MAX_FRACTIONS, MAX_LISTED, MAX_PARTS, parse_json
-from serve.api.schemas.policy import PolicyUpdate
+from serve.api.policy_edits import PolicyUpdate
 from serve.classifier.classify_request import MAX_LIST
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects

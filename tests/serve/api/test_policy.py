@@ -4,6 +4,7 @@ import logging
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ class OneRefuses(OnlyReplica):
 
     async def refresh_policy(self, model: str) -> Refreshed:
         [ack] = (await super().refresh_policy(model)).acks
-        late = ack._replace(replica="late", problem="default: too slow")
+        late = replace(ack, replica="late", problem="default: too slow")
         return Refreshed([ack, Ack("old", ack.version - 1, "default: layer 2 has no exit"), late])
 
 

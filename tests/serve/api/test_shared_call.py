@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from serve.api.shared_call import SharedCall
+from serve.api.replicas import SharedCall
 
 
 class Counting:

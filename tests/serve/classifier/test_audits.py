@@ -19,7 +19,7 @@ from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.options import EngineOptions
-from serve.dialects.v1.results import LabelOutput, RegressionOutput, TokenOutput
+from serve.dialects.v1.answer import LabelOutput, RegressionOutput, TokenOutput
 from serve.policy.audit import Audit
 from serve.policy.database import Database
 from serve.policy.document import ExitChoice, Policy

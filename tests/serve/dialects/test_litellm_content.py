@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from serve.dialects.guardrails.litellm_content import texts_of
-from serve.dialects.guardrails.schemas import LiteLLMRequest
+from serve.dialects.guardrails.litellm import LiteLLMRequest, texts_of
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
 

@@ -10,7 +10,7 @@ import pytest
 from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput, InferResult
 from tritonclient.utils import InferenceServerException
 
-from serve.api.json_encoding import short
+from serve.api.shown import short
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.tiny import tiny_tokenizer

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from serve.api.json_encoding import rounded, short, to_json
-from serve.dialects.v1.results import (
+from serve.api.shown import rounded, short, to_json
+from serve.dialects.v1.answer import (
     LabelOutput,
     RegressionOutput,
     TaskOutput,

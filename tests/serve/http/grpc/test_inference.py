@@ -11,7 +11,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput, service_pb2
 from tritonclient.utils import InferenceServerException
 
-from serve.api.json_encoding import short
+from serve.api.shown import short
 from serve.bundle.loader import MANIFEST, sha256_of
 from tests.serve.http.grpc.conftest import asked, failure, stub, texts
 from tests.serve.support.live_server import LiveServer

@@ -1,18 +1,46 @@
-"""The header that names a detector, as the FMS orchestrator sends it."""
+"""The parameters of a guardrail's request: in its body, and by the name of a detector."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, ClassVar, Final
+
+from pydantic import Field
 
 from serve.api.context import AppContext
-from serve.api.dial import EXIT
+from serve.api.dial import EXIT, Dial
 from serve.api.model_choice import followed_by, models_for
 from serve.api.request import Request
 from serve.classifier.classifier import Classifier
-from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import InvalidRequest, UnknownDetector
 from serve.policy.document import DEFAULT
 
 DETECTOR_ID: Final = "detector-id"
+
+
+class GuardrailParameters(Dial):
+    """Parameters of both kinds of guardrails; the fields are Offramp's own.
+
+    Attributes:
+        place: the field of the request that holds the parameters.
+        reads_scores: whether the clients read scores and compare them with their own thresholds.
+    """
+
+    place: ClassVar[str] = "detector_params"
+    reads_scores: ClassVar[bool] = True
+
+    model: str | None = Field(default=None, description="As in /v1/classify.")
+    profile: str | None = Field(default=None, description="A profile of the live policy.")
+    exit: Any = Field(default=None, description="As in /v1/classify; instead of `profile`.")
+    flag: Any = Field(default=None, description="As in /v1/classify. Default: the profile's.")
+    threshold: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Takes the place of each threshold of the flag.",
+    )
+    windows: Any = Field(default=None, description="As in /v1/classify. Default: the profile's.")
+    special_tokens: Any = Field(
+        default=None, description="As in /v1/classify. Default: the profile's, or else `text`."
+    )
 
 
 def with_detector(

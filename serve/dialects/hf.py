@@ -5,28 +5,69 @@ are a list in a list. For token classification it takes the whole list.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
-from serve.api.dialect import TRUNCATE, Dialect, error_text
-from serve.api.documented import classify_errors
-from serve.api.exit_report import exit_headers
-from serve.api.json_encoding import to_json
+from serve.api.dial import Dial
 from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
-from serve.api.route import Route
-from serve.api.schemas.error import ErrorText
-from serve.api.scores import entities, function_of_transformers, label_scores
+from serve.api.route import TRUNCATE, Dialect, Route, error_text
+from serve.api.schemas import ErrorText, ResponseModel, SparseModel, examples
+from serve.api.shown import entities, exit_headers, function_of_transformers, label_scores, to_json
 from serve.classifier.classification import Classification
-from serve.dialects.hf.schemas import (
-    HuggingFaceEntity,
-    HuggingFaceLabel,
-    HuggingFaceParameters,
-    HuggingFaceRequest,
-)
 from serve.errors import InvalidRequest
+from serve.validation import RequestModel
+
+
+class HuggingFaceParameters(Dial):
+    """Parameters of both tasks; the last four are Offramp's own."""
+
+    function_to_apply: Literal["softmax", "sigmoid", "none"] | None = Field(
+        default=None, description="From logits to scores. Default: that of transformers' pipeline."
+    )
+    top_k: int | None = Field(default=None, ge=1, description="Return only the k best labels.")
+    aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = Field(
+        default=None, description="For token classification: how tokens become entities."
+    )
+    ignore_labels: list[str] | None = Field(
+        default=None,
+        max_length=1000,
+        fail_fast=True,
+        description="Entities of these labels are left out.",
+    )
+    truncation: bool | None = Field(default=None, description="Cut texts that are too long.")
+
+
+class HuggingFaceRequest(RequestModel):
+    """One text or several, and how to answer."""
+
+    model_config = examples({"inputs": "The movie was awesome.", "parameters": {"top_k": 1}})
+
+    inputs: Any = Field(description="A text, an object with text and text_pair, or a list of them.")
+    parameters: HuggingFaceParameters | None = None
+
+
+class HuggingFaceLabel(ResponseModel):
+    """A label and its score."""
+
+    label: str
+    score: float | None
+
+
+class HuggingFaceEntity(SparseModel):
+    """An entity; with the strategy `none`, its label is in `entity`, else in `entity_group`."""
+
+    entity_group: str | None = None
+    entity: str | None = None
+    score: float
+    word: str
+    start: int | None
+    end: int | None
+
 
 Answer = list[list[HuggingFaceLabel]] | list[HuggingFaceEntity] | list[list[HuggingFaceEntity]]
 
@@ -93,17 +134,20 @@ def _write_entities(
     return Response(to_json(found if several else found[0]), exit_headers(answered))
 
 
-_OPTIONS: dict[str, Any] = {
-    "tags": ["Hugging Face"],
-    "response_model": Answer,
-    "responses": classify_errors(ErrorText),
-}
-
 HUGGING_FACE = Dialect(
     "hf",
     error_text,
+    ErrorText,
     [
-        Route("POST", path, classify, "classify", HuggingFaceRequest, documented=_OPTIONS)
+        Route(
+            "POST",
+            path,
+            classify,
+            "classify",
+            HuggingFaceRequest,
+            tag="Hugging Face",
+            shown=Answer,
+        )
         for path in ("/", "/models/{model}")
     ],
     words={TRUNCATE: '"parameters": {"truncation": true}'},

@@ -6,10 +6,32 @@ refused, unless the gateway's configuration lets it pass unchecked.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from serve.dialects.guardrails.schemas import LiteLLMParameters, LiteLLMRequest
+from pydantic import AfterValidator, ConfigDict, Field
+
+from serve.api.context import AppContext
+from serve.api.locks import Locks
+from serve.api.request import Request
+from serve.api.response import Response
+from serve.api.route import INPUT, TRUNCATE, Dialect, Route
+from serve.api.schemas import SparseModel
+from serve.api.shown import short
+from serve.classifier.classify_request import MAX_LIST
+from serve.classifier.flagger import FlaggedBy
+from serve.dialects.guardrails.flagging import (
+    WINDOWS,
+    DetectorError,
+    Flagged,
+    flag_texts,
+    guardrail_error,
+)
+from serve.dialects.guardrails.parameters import GuardrailParameters
 from serve.errors import InvalidRequest
+from serve.policy.profile import Unchecked
+from serve.validation import RequestModel
+
+_MAX_REASONS: Final = 5
 
 # Models read the names of speakers, and what they are told they have refused or thought before.
 _TEXTS_OF_MESSAGE: Final = frozenset({"name", "refusal", "reasoning_content"})
@@ -52,6 +74,102 @@ _MAY_BE_EMPTY: Final = {
 # LiteLLM describes the caller in fields that begin so; no model reads them.
 _OF_CALLER: Final = "user_api_key_"
 _MAX_QUOTED: Final = 64
+
+
+class LiteLLMParameters(GuardrailParameters):
+    """Parameters of the guardrail's configuration at LiteLLM."""
+
+    place: ClassVar[str] = "additional_provider_specific_params"
+    reads_scores: ClassVar[bool] = False
+
+    unchecked: Unchecked = Field(
+        default=[],
+        description="Fields and types of parts that may come although this server does not check "
+        "them: `images`, `tools`, `tool_calls`, or the field or the type of a part that "
+        "a refusal names.",
+    )
+
+
+def _check_parts(messages: list[Any]) -> list[Any]:
+    contents = [each.get("content") for each in messages if isinstance(each, dict)]
+    if sum(len(content) for content in contents if isinstance(content, list)) > MAX_LIST:
+        raise ValueError(f"must have at most {MAX_LIST} parts in their contents")
+    return messages
+
+
+_Messages = Annotated[list[Any], Field(max_length=MAX_LIST), AfterValidator(_check_parts)]
+
+_DESCRIBES = "Describes the call; not checked."
+
+
+class LiteLLMRequest(RequestModel):
+    """A call to a language model; fields that describe the call are not looked at.
+
+    Other fields than these may be content, and are refused unless `unchecked` names them.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "texts": ["The movie was awesome."],
+                    "input_type": "request",
+                    "additional_provider_specific_params": {"flag": {"negative": 0.8}},
+                }
+            ]
+        },
+    )
+
+    texts: list[str] | None = Field(max_length=MAX_LIST, fail_fast=True)
+    input_type: Literal["request", "response"]
+    images: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
+    tools: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
+    tool_calls: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
+    structured_messages: _Messages | None = Field(
+        default=None,
+        description="Texts in them that `texts` lacks are looked at too.",
+    )
+    additional_provider_specific_params: LiteLLMParameters | None = None
+    litellm_call_id: Any = Field(default=None, description=_DESCRIBES)
+    litellm_trace_id: Any = Field(default=None, description=_DESCRIBES)
+    litellm_version: Any = Field(default=None, description=_DESCRIBES)
+    model: Any = Field(default=None, description=_DESCRIBES)
+    request_data: dict[str, Any] | None = Field(
+        default=None,
+        description="What LiteLLM knows of the caller, as `user_api_key_...`; not checked.",
+    )
+    request_headers: Any = Field(default=None, description=_DESCRIBES)
+
+
+class LiteLLMResponse(SparseModel):
+    """Whether the call may go on."""
+
+    action: Literal["BLOCKED", "NONE"]
+    blocked_reason: str | None = Field(default=None, description="Only if blocked.")
+
+
+async def decide(context: AppContext, request: Request, body: LiteLLMRequest) -> Response:
+    """Block a call if any of its texts is flagged, as LiteLLM's generic guardrail."""
+    asked = body.additional_provider_specific_params or LiteLLMParameters()
+
+    def texts(locks: Locks) -> list[str]:
+        return texts_of(body, locks.unchecked(asked.unchecked))
+
+    return await flag_texts(context, request, asked, texts, _decision)
+
+
+def _decision(flagged: Flagged, found: list[list[FlaggedBy]]) -> dict[str, Any]:
+    reasons = [
+        f"text {place}: {each.label} {short(each.score)}"
+        for place, of_text in enumerate(found, 1)
+        for each in of_text
+    ]
+    if not reasons:
+        flagged.check_complete(found)
+        return {"action": "NONE"}
+    listed = "; ".join(reasons[:_MAX_REASONS]) + ("; ..." if len(reasons) > _MAX_REASONS else "")
+    return {"action": "BLOCKED", "blocked_reason": f"flagged by the classifier: {listed}"}
 
 
 def texts_of(body: LiteLLMRequest, unchecked: Collection[str]) -> list[str]:
@@ -137,3 +255,22 @@ def _refuse(names: Collection[str], place: _Place, unchecked: Collection[str]) -
                 else f"leave out {shown} as {place}"
             )
         )
+
+
+LITELLM = Dialect(
+    "guardrails",
+    guardrail_error,
+    DetectorError,
+    [
+        Route(
+            "POST",
+            "/beta/litellm_basic_guardrail_api",
+            decide,
+            "classify",
+            LiteLLMRequest,
+            tag="guardrails",
+            shown=LiteLLMResponse,
+        )
+    ],
+    words={INPUT: r"texts\1", TRUNCATE: WINDOWS},
+)

@@ -3,23 +3,146 @@
 import time
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
+from pydantic.config import JsonDict
 
 from serve.api.classify import check_inputs, read_fields, respond
 from serve.api.context import AppContext
-from serve.api.dialect import INPUT, TRUNCATE, Dialect
-from serve.api.documented import classify_errors
-from serve.api.exit_report import exit_headers, exit_report
-from serve.api.json_encoding import to_json
+from serve.api.dial import Dial
 from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
-from serve.api.route import Route
-from serve.api.scores import check_labels_texts, function_of_transformers, label_scores
+from serve.api.route import INPUT, TRUNCATE, Dialect, Route
+from serve.api.schemas import ResponseModel, examples
+from serve.api.shown import (
+    ExitReport,
+    check_labels_texts,
+    exit_headers,
+    exit_report,
+    function_of_transformers,
+    label_scores,
+    to_json,
+)
 from serve.classifier.classification import Classification
 from serve.classifier.classify_request import MAX_LIST, TOO_MANY
-from serve.dialects.vllm.schemas import OpenAIError, VllmRequest, VllmResponse
 from serve.errors import InvalidRequest, OfframpError
+
+_TEXT: JsonDict = {"type": "string"}
+_IDS: JsonDict = {"type": "array", "items": {"type": "integer"}}
+_PAIR: JsonDict = {
+    "type": "object",
+    "properties": {"text": _TEXT, "text_pair": _TEXT},
+    "required": ["text"],
+}
+
+
+class VllmRequest(Dial):
+    """Texts or token ids, and how to answer; `exit` and `timeout_ms` are Offramp's own."""
+
+    model_config = examples(
+        {"input": "The movie was awesome."},
+        {"input": ["The movie was awesome.", "You are good at messing up."]},
+    )
+
+    model: str | None = Field(
+        default=None, description="May be left out when only one model is served."
+    )
+    input: Any = Field(
+        description="A text, a list of texts, token ids with special tokens, or a list of those. "
+        "Offramp also takes an object with text and text_pair in the place of a text.",
+        json_schema_extra={
+            "anyOf": [
+                _TEXT,
+                _PAIR,
+                _IDS,
+                {
+                    "type": "array",
+                    "items": {"anyOf": [_TEXT, _PAIR, _IDS]},
+                    "maxItems": MAX_LIST,
+                },
+            ]
+        },
+    )
+    user: str | None = Field(default=None, description="Has no effect, as in vLLM.")
+    truncate_prompt_tokens: int | None = Field(
+        default=None,
+        ge=-1,
+        description="-1 cuts texts to the model's length, and so does any number from there on. "
+        "Smaller numbers are refused. Token ids are never cut.",
+    )
+    truncation_side: Literal["left", "right"] | None = Field(
+        default=None, description="Texts are cut at the end only: left is refused where they are."
+    )
+    padding: Literal["do_not_pad"] | None = Field(
+        default=None, description="Texts are not padded to the model's length."
+    )
+    add_special_tokens: bool | None = Field(
+        default=None, description="False is refused: the models need them."
+    )
+    use_activation: bool | None = Field(
+        default=None, description="False: `probs` are logits. Default: true."
+    )
+    activation: bool | None = Field(default=None, description="Older name of use_activation.")
+    request_id: str | None = Field(
+        default=None, max_length=128, description="Comes back in `id`, after classify-."
+    )
+    priority: int | None = Field(  # type: ignore[assignment]
+        default=None, description="Below 0: before others; above 0: after them."
+    )
+    cache_salt: str | None = Field(
+        default=None, max_length=1024, description="Has no effect: no answer is cached."
+    )
+
+
+class VllmClassification(ResponseModel):
+    """The answer for one input."""
+
+    index: int
+    label: str
+    probs: list[float | None] = Field(
+        description="Probabilities by label id, of several labels each for itself; for a "
+        "regression its value, or the sigmoid of it if the model's config states no problem_type "
+        "regression."
+    )
+    num_classes: int
+    exit: ExitReport
+
+
+class VllmUsage(ResponseModel):
+    """Tokens of all inputs, special tokens included."""
+
+    prompt_tokens: int
+    total_tokens: int
+    completion_tokens: Literal[0]
+
+
+class VllmResponse(ResponseModel):
+    """The answers, in the order of the inputs."""
+
+    id: str
+    object: Literal["list"]
+    created: int = Field(description="In seconds since 1970.")
+    model: str
+    data: list[VllmClassification]
+    usage: VllmUsage
+
+
+class OpenAIProblem(ResponseModel):
+    """The error that a request got."""
+
+    message: str
+    type: str
+    param: None
+    code: int
+
+
+class OpenAIError(ResponseModel):
+    """An error as OpenAI's clients read it."""
+
+    error: OpenAIProblem
+
 
 # The names of our fields in the request.
 _NAMES = {"inputs": "input"}
@@ -133,24 +256,21 @@ def _error(error: OfframpError, message: str) -> Any:
     }
 
 
-def _responses() -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of the errors, of which 422 comes as 400."""
-    responses = classify_errors(OpenAIError)
-    wrong = f"{responses[400]['description']} {responses.pop(422)['description']}"
-    responses[400] = {**responses[400], "description": wrong}
-    return responses
-
-
-_OPTIONS: dict[str, Any] = {
-    "tags": ["vLLM"],
-    "response_model": VllmResponse,
-    "responses": _responses(),
-}
-
 VLLM = Dialect(
     "vllm",
     _error,
-    [Route("POST", "/classify", classify_as_vllm, "classify", VllmRequest, documented=_OPTIONS)],
+    OpenAIError,
+    [
+        Route(
+            "POST",
+            "/classify",
+            classify_as_vllm,
+            "classify",
+            VllmRequest,
+            tag="vLLM",
+            shown=VllmResponse,
+        )
+    ],
     statuses=_STATUSES,
     words={INPUT: r"input\1", TRUNCATE: '"truncate_prompt_tokens": -1'},
 )

@@ -1,1 +1,0 @@
-"""The JSON that clients send and receive."""

@@ -1,1 +1,0 @@
-"""Hugging Face's Inference API."""

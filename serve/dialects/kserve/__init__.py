@@ -1,1 +1,0 @@
-"""KServe's protocol V1."""
