@@ -4,6 +4,7 @@ from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from serve.access.keys import Scope
 from serve.api.context import AppContext
 from serve.api.request import Request
 from serve.api.response import Response, json_response
@@ -74,7 +75,7 @@ _TEXT: Final = {200: {"description": "Prometheus text.", "content": {"text/plain
 
 def operation_routes(open_metrics: bool) -> tuple[Route, ...]:
     """Return the routes for probes and for Prometheus, whose page may need no key."""
-    page, needed = {"responses": _TEXT}, None if open_metrics else "read"
+    needed: Scope | None = None if open_metrics else "read"
     return (
         Route("GET", "/", about, None, probe=True, tag=_TAG, shown=About),
         Route("GET", "/health/live", live, None, probe=True, tag=_TAG, shown=Health),
@@ -88,5 +89,5 @@ def operation_routes(open_metrics: bool) -> tuple[Route, ...]:
             shown=Health,
             errors=NOT_READY,
         ),
-        Route("GET", "/metrics", metrics, needed, tag=_TAG, more=page),
+        Route("GET", "/metrics", metrics, needed, tag=_TAG, more={"responses": _TEXT}),
     )
