@@ -90,8 +90,9 @@ def main() -> None:
 
 
 def _await_stop(stopping: threading.Event) -> None:
-    if not sys.stdin.buffer.readline():
-        os._exit(1)  # the command has been killed
+    if not sys.stdin.buffer.readline():  # the command has been killed
+        end_session(os.getsid(0), spared=os.getpid())
+        os._exit(1)
     stopping.set()
 
 
