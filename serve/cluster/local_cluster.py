@@ -108,9 +108,10 @@ def _stop(commands: IO[bytes], events: Events, announcer: Announcer) -> None:
 def _head(job: Job, events: Events) -> Iterator[IO[bytes]]:
     """Run `serve.cluster.head` and all that it starts; yield what takes its commands."""
     command = [sys.executable, "-m", "serve.cluster.head"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     # In a session of its own Ctrl-C does not reach it, and its processes are found.
-    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
         assert process.stdin
         assert process.stdout
         try:
