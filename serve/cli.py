@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from pydantic import ValidationError
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from serve.access.cli import keys as keys_commands
@@ -34,25 +35,58 @@ EXTRAS = dict.fromkeys(
     ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"), "export"
 ) | dict.fromkeys(("mapie", "matplotlib", "scipy", "sklearn"), "quality")
 
+# The commands of the first help page, in the order in which people meet them.
+PANELS = {
+    "Start": ("adopt", "serve"),
+    "Operate": ("policy", "rollout", "models", "top", "keys"),
+    "The steps of adopt": ("inspect", "train", "export", "calibrate", "recommend", "evaluate"),
+    "Research": ("predict", "pretrain", "elue"),
+}
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
 # Options of `serve` beside those that most people use.
 of_models = partial(typer.Option, rich_help_panel="Models and hardware")
 of_access = partial(typer.Option, rich_help_panel="Access")
 of_requests = partial(typer.Option, rich_help_panel="Requests and bounds")
 of_logs = partial(typer.Option, rich_help_panel="Logs")
 
+
+class _InOrder(TyperGroup):
+    """Lists commands in the order of the panels."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        order = list(_PANEL_OF)
+        return sorted(self.commands, key=lambda name: order.index(name) if name in order else 99)
+
+
 app = typer.Typer(
     name="offramp",
+    cls=_InOrder,
     help="Serve transformer classifiers that may stop early.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-app.add_typer(keys_commands, name="keys")
-app.add_typer(policy, name="policy")
-app.add_typer(rollout, name="rollout")
-app.add_typer(models, name="models")
-app.command()(top)
+
+def _add(name: str, command: Callable[..., None] | typer.Typer) -> None:
+    """Register a command, or a group of commands, in its panel."""
+    panel = _PANEL_OF.get(name)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, rich_help_panel=panel)
+    else:
+        app.command(name, rich_help_panel=panel)(command)
+
+
+_OWN: dict[str, Callable[..., None] | typer.Typer] = {
+    "keys": keys_commands,
+    "policy": policy,
+    "rollout": rollout,
+    "models": models,
+    "top": top,
+}
+for _name, _command in _OWN.items():
+    _add(_name, _command)
 
 
 @app.callback(invoke_without_command=True)
@@ -65,7 +99,7 @@ def offramp(
         raise typer.Exit
 
 
-@app.command()
+@app.command(rich_help_panel=_PANEL_OF["serve"])
 def serve(
     bundles: Annotated[
         list[Path], typer.Argument(help="Bundles; each is served under its folder's name.")
@@ -245,14 +279,6 @@ def main() -> None:
         if not _speaks_json():
             raise
         _fail("the command has failed", error, status=1)
-
-
-def _add(name: str, command: Callable[..., None] | typer.Typer) -> None:
-    """Register a command of another package, or a group of commands."""
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name)
-    else:
-        app.command(name)(command)
 
 
 def expected_message(error: Exception) -> str | None:

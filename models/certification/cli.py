@@ -217,10 +217,10 @@ def recommend(
     from serve.runtime.placement import place
 
     wanted = {
-        "max_disagreement": _share("--max-disagreement", max_disagreement),
-        "max_loss": _share("--max-loss", max_loss),
-        "max_missed": _share("--max-missed", max_missed),
-        "max_false_alarms": _share("--max-false-alarms", max_false_alarms),
+        "max_disagreement": share("--max-disagreement", max_disagreement),
+        "max_loss": share("--max-loss", max_loss),
+        "max_missed": share("--max-missed", max_missed),
+        "max_false_alarms": share("--max-false-alarms", max_false_alarms),
         "speedup": speedup,
         "max_layers": max_layers,
         "max_ms": max_ms,
@@ -265,7 +265,7 @@ def _target(bounds: dict[str, Any], flagged: bool) -> "Target":
     return target
 
 
-def _share(option: str, written: str | None) -> float | None:
+def share(option: str, written: str | None) -> float | None:
     """Return 0.01 for `1%` and for `0.01`."""
     if written is None:
         return None

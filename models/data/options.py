@@ -1,5 +1,6 @@
 """The options of commands that read data files."""
 
+from functools import partial
 from typing import Annotated, TypeAlias
 
 import typer
@@ -7,12 +8,14 @@ import typer
 from models.data.columns import Columns
 from models.errors import TrainingFailed
 
+_of_data = partial(typer.Option, rich_help_panel="Data files")
+
 TextColumns: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="The text's column, or the two of a pair: A,B. Default: known names."),
+    _of_data(help="The text's column, or the two of a pair: A,B. Default: known names."),
 ]
 LabelColumn: TypeAlias = Annotated[
-    str | None, typer.Option(help="The label's column. Default: known names.")
+    str | None, _of_data(help="The label's column. Default: known names.")
 ]
 
 

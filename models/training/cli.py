@@ -12,7 +12,16 @@ from rich.console import Console
 from models.data.notes import notes_to
 from models.data.options import LabelColumn, TextColumns, named_columns, split_names
 from models.errors import TrainingFailed
-from models.training.options import Bf16, Device, ExitLayers, Resume, Seed
+from models.training.options import (
+    Bf16,
+    Device,
+    ExitLayers,
+    Resume,
+    Seed,
+    of_learning,
+    of_model,
+    of_run,
+)
 
 if TYPE_CHECKING:
     from models.heads import AnyHeadConfig
@@ -38,7 +47,7 @@ def train(
     label_column: LabelColumn = None,
     task: Annotated[
         Literal["single_label", "multi_label", "regression", "token"] | None,
-        typer.Option(help="What labels mean. Default: detected from the training data."),
+        of_model(help="What labels mean. Default: detected from the training data."),
     ] = None,
     recipe: Annotated[
         Literal[
@@ -58,53 +67,53 @@ def train(
         ),
     ] = "joint",
     distill: Annotated[
-        float, typer.Option(min=0, help="Weight of earlier exits learning from the last one.")
+        float, of_learning(min=0, help="Weight of earlier exits learning from the last one.")
     ] = 0.0,
     exit_weights: Annotated[
         Literal["depth", "sum", "mean", "descending", "shallow-deep"] | None,
-        typer.Option(
+        of_learning(
             help="How much each exit's loss counts: by its depth, alike (sum or mean), by its "
             "depth in reverse, or shallow-deep: inner exits ever more. Default: the recipe's."
         ),
     ] = None,
     diversity: Annotated[
         float,
-        typer.Option(min=0, help="Weight of answering unlike earlier exits, below 1, for voting."),
+        of_learning(min=0, help="Weight of answering unlike earlier exits, below 1, for voting."),
     ] = 0.0,
     unlabelled: Annotated[
         bool,
-        typer.Option("--unlabelled", help="With --recipe frozen: no labels in --train are read."),
+        of_learning("--unlabelled", help="With --recipe frozen: no labels in --train are read."),
     ] = False,
     learn_error: Annotated[
         bool,
-        typer.Option(
+        of_learning(
             "--learn-error",
             help="Exits also learn to estimate their own error, by which rule learned leaves.",
         ),
     ] = False,
     teacher: Annotated[
         Path | None,
-        typer.Option(
+        of_learning(
             help="Classifier with the same labels; all exits learn from its answers too.", **_FOLDER
         ),
     ] = None,
     teacher_weight: Annotated[
-        float, typer.Option(help="Weight of learning from the teacher; from labels it is 1.")
+        float, of_learning(help="Weight of learning from the teacher; from labels it is 1.")
     ] = 1.0,
     temperature: Annotated[
-        float, typer.Option(help="Softens the probabilities learned from the teacher.")
+        float, of_learning(help="Softens the probabilities learned from the teacher.")
     ] = 1.0,
     head: Annotated[
         Literal["pooled", "attention"],
-        typer.Option(help="Form of new heads: a pool and a dense layer, or FastBERT's attention."),
+        of_model(help="Form of new heads: a pool and a dense layer, or FastBERT's attention."),
     ] = "pooled",
     pooling: Annotated[
         Literal["first", "mean"] | None,
-        typer.Option(help="What a head reads: first token, or mean (default). Not for tokens."),
+        of_model(help="What a head reads: first token, or mean (default). Not for tokens."),
     ] = None,
     layers: Annotated[
         int | None,
-        typer.Option(
+        of_model(
             min=1,
             help="Keep only the encoder's first so many layers, by default with one exit after "
             "the last of them.",
@@ -113,33 +122,31 @@ def train(
     exits: ExitLayers = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="Label names by id, e.g. no,yes. Default: labels.json, or the data's."),
+        of_model(help="Label names by id, e.g. no,yes. Default: labels.json, or the data's."),
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data, per stage.")] = 3,
     lr: Annotated[
         float | None,
-        typer.Option(help="Peak learning rate. Default: 2e-5; for --recipe frozen 1e-3."),
+        of_run(help="Peak learning rate. Default: 2e-5; for --recipe frozen 1e-3."),
     ] = None,
     head_lr_factor: Annotated[
-        float, typer.Option(help="How much faster the heads learn than the encoder.")
+        float, of_run(help="How much faster the heads learn than the encoder.")
     ] = 1.0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 32,
+    batch_size: Annotated[int, of_run(min=1, help="Rows per step.")] = 32,
     average_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Save the mean of the weights, taken every so many steps."),
+        of_run(min=1, help="Save the mean of the weights, taken every so many steps."),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
+    max_tokens: Annotated[int, of_model(min=4, help="Longer texts are cut.")] = 128,
     seed: Seed = 42,
-    dtype: Annotated[
-        Literal["fp32", "fp16"], typer.Option(help="Type of the saved weights.")
-    ] = "fp32",
+    dtype: Annotated[Literal["fp32", "fp16"], of_model(help="Type of the saved weights.")] = "fp32",
     bf16: Bf16 = None,
     device: Device = "auto",
     evaluate_every: Annotated[
-        int | None, typer.Option(min=1, help="Steps between evaluations. Default: each epoch.")
+        int | None, of_run(min=1, help="Steps between evaluations. Default: each epoch.")
     ] = None,
     keep_best: Annotated[
-        bool, typer.Option(help="Save the weights of the best evaluation, not the last ones.")
+        bool, of_run(help="Save the weights of the best evaluation, not the last ones.")
     ] = False,
     resume: Resume = False,
 ) -> None:
@@ -197,9 +204,11 @@ def train(
         console.print("stopped; the same command with --resume goes on")
         raise KeyboardInterrupt
     typer.echo(out)
+    compared = f" --unlabelled --reference {encoder}" if choice.frozen else ""
     console.print(
         f"to certify what early exits may cost: `offramp export {out} --out BUNDLE`, then "
-        "`offramp calibrate BUNDLE --data FILE` with texts that the training has not used",
+        f"`offramp calibrate BUNDLE --data FILE{compared}` with texts that the training has not "
+        "used",
         soft_wrap=True,
         highlight=False,
     )

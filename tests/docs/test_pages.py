@@ -102,7 +102,7 @@ def data(tmp_path: Path) -> Path:
     rows = [f"{i % 3}\t{WORDS[i]} {WORDS[2 * i]} {WORDS[i + 1]}" for i in range(48)]
     for name in ("train", "dev"):
         (folder / f"{name}.tsv").write_text("\n".join(["label\ttext_a", *rows, ""]))
-    texts = [f"{WORDS[i]} {WORDS[j]}" for i in range(20) for j in range(20)]
+    texts = [f"{WORDS[i]} {WORDS[j]}" for i in range(30) for j in range(30)]
     (folder / "traffic.txt").write_text("\n".join([*texts, ""]))
     return folder
 

@@ -4,7 +4,6 @@ import asyncio
 import threading
 import warnings
 import zlib
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -70,8 +69,11 @@ class Controller:
 
     def __init__(self, app_name: str, deployment: str) -> None: ...
 
-    def details(self) -> Any:
+    def num_wanted(self) -> int:
         raise RayError("no answer")
+
+    def replica_ids(self) -> set[str]:
+        raise RayError("no answer either")
 
 
 class Id:
@@ -125,9 +127,9 @@ def test_number_of_replicas_is_the_controllers_and_the_last_known_while_it_is_aw
     told = iter([5])
     again = asyncio.Event()
 
-    def details(self: object) -> Any:
+    def num_wanted(self: object) -> int:
         for each in told:
-            return SimpleNamespace(target_num_replicas=each)
+            return each
         again.set()
         raise RayError("no answer")
 
@@ -137,7 +139,7 @@ def test_number_of_replicas_is_the_controllers_and_the_last_known_while_it_is_aw
         task.cancel()
 
     monkeypatch.setattr(replicas, "_COUNT_EVERY_S", 0)
-    monkeypatch.setattr(Controller, "details", details)
+    monkeypatch.setattr(Controller, "num_wanted", num_wanted)
     asyncio.run(count())
     assert asked.number == 5
     assert "offramp_replicas_wanted 5.0" in asyncio.run(asked.metrics_text()).decode()

@@ -1,0 +1,280 @@
+"""The steps of `offramp adopt`, each of which another call of the command may find done."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from export.adopt.texts import Parts, split, write_answers, write_texts
+from export.bundle import plan, write
+from export.bundle_folder import BUNDLE
+from export.errors import ExportFailed
+from models.certification.calibrate import CalibrationJob, calibrate
+from models.checkpoints import LoadedCheckpoint, load
+from models.data.columns import KNOWN, Columns
+from models.data.unlabelled import read_unlabelled
+from models.errors import TrainingFailed
+from models.progress import progress
+from models.quality.recorded import recorded
+from models.quality.source import TorchSource
+from models.staging import check_replaceable
+from models.training.checkpoint import CHECKPOINT
+from models.training.device import available, has_bf16
+from models.training.job import FROZEN, ModelChoice, TrainConfig, TrainJob, default_lr
+from models.training.objective import Objective
+from models.training.train import train
+from serve.bundle.loader import CALIBRATION, MANIFEST, sha256_of
+from serve.bundle.manifest import Precision
+
+EPOCHS = 2
+# Longer texts are cut while the exits are trained; the bundle takes all that the classifier takes.
+MAX_TRAINED_TOKENS = 512
+_STATE = "adopt.json"
+_SAMPLE_TEXTS = 64
+# Times in those of the classifier for the same texts, as MiniLM-L6 took them on two cores.
+_TRAINING, _CALIBRATING = 1.0, 1.4
+_EXPORT_S_PER_PARAMETER = 1.2e-6
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """One call of the command.
+
+    Attributes:
+        classifier: a checkpoint that `offramp export` takes.
+        texts: files of texts, with labels or without.
+        out: the bundle's folder.
+        columns: of the files, those that the user names.
+    """
+
+    classifier: Path
+    texts: tuple[Path, ...]
+    out: Path
+    columns: Columns = KNOWN
+
+    @property
+    def work(self) -> Path:
+        """The folder beside the bundle for the parts of the texts and the model with exits."""
+        return self.out.with_name(f"{self.out.name}.adopt")
+
+
+class Step(NamedTuple):
+    """One step.
+
+    Attributes:
+        name: unique, for the record of what is done.
+        title: what it does, for the user.
+        seconds: about how long it takes.
+        run: does it; what it leaves is whole, or made anew by the next call.
+    """
+
+    name: str
+    title: str
+    seconds: float
+    run: Callable[[Console], None]
+
+
+def steps(job: Adoption, console: Console) -> list[Step]:
+    """Read classifier and texts, and return the steps that make the bundle, with their times.
+
+    Raises:
+        OfframpError: they cannot be used, or `out` or the folder beside it is of another run.
+    """
+    if (job.classifier / MANIFEST).is_file():
+        raise TrainingFailed(
+            f"{job.classifier} is a bundle already: `offramp calibrate` certifies its exits"
+        )
+    check_replaceable(job.out, BUNDLE)
+    with console.status("reading the classifier and the texts"):
+        loaded = load(job.classifier)
+        texts = [text for path in job.texts for text in read_unlabelled(path, job.columns)]
+        parts = split(texts)
+        _check_unchanged(job)
+    with console.status("timing the classifier"):
+        found = _steps(job, loaded, parts)
+    return found
+
+
+def run(job: Adoption, planned: list[Step], console: Console) -> None:
+    """Run the steps that no earlier call has finished.
+
+    Raises:
+        KeyboardInterrupt: the user stopped it; another call goes on.
+        OfframpError: a step failed.
+    """
+    _, done = _read(job)
+    for number, step in enumerate(planned, 1):
+        heading = f"[{number}/{len(planned)}] {step.title}"
+        if step.name in done:
+            console.print(f"{heading}: done before", highlight=False, markup=False)
+            continue
+        console.print(heading, highlight=False, markup=False)
+        began_s = time.monotonic()
+        step.run(console)
+        done.append(step.name)
+        _record(job, done)
+        took = duration(time.monotonic() - began_s)
+        console.print(f"      took {took}", highlight=False)
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it: `40 s`, `6 min`, `1.5 h`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _steps(job: Adoption, loaded: LoadedCheckpoint, parts: Parts) -> list[Step]:
+    model = loaded.model
+    source = TorchSource(model, loaded.tokenizer, loaded.max_tokens)
+    has_exits = len(model.exits) > 1
+    text_s = _seconds_per_text(source, parts)
+    num_teaching, num_measuring, num_calibrating = map(len, parts)
+    num_parameters = sum(each.numel() for each in model.parameters())
+    work = job.work
+    answers = work / f"answers-of-{job.classifier.resolve().name}.jsonl"
+
+    def divide(_: Console) -> None:
+        write_texts(work / "teaching.jsonl", parts.teaching)
+        write_texts(work / "calibrating.jsonl", parts.calibrating)
+        write_answers(answers, source, parts.measuring)
+
+    def teach(console: Console) -> None:
+        _train(job, loaded, answers, console)
+
+    def make(console: Console) -> None:
+        _export(job, job.classifier if has_exits else _model(job), console)
+
+    def certify(console: Console) -> None:
+        calibration = CalibrationJob(
+            job.out,
+            (work / "calibrating.jsonl",),
+            labelled=False,
+            reference=job.classifier,
+        )
+        for _ in calibrate(calibration, console):
+            pass
+
+    divided = Step(
+        "divide",
+        f"divide the texts: {num_teaching:,} teach, {num_measuring:,} measure, "
+        f"{num_calibrating:,} certify",
+        text_s * num_measuring + 1,
+        divide,
+    )
+    taught = Step(
+        "teach",
+        f"teach {model.exits[-1] - 1} earlier exits what the classifier answers; "
+        "its layers stay as they are",
+        text_s * (_TRAINING * EPOCHS * num_teaching + (EPOCHS + 1) * num_measuring),
+        teach,
+    )
+    made = Step(
+        "export",
+        f"export to {', '.join(_precisions())}, and compare with transformers",
+        5 + _EXPORT_S_PER_PARAMETER * num_parameters * len(_precisions()),
+        make,
+    )
+    certified = Step(
+        "certify",
+        "choose rules, and certify how often they answer otherwise than the classifier",
+        text_s * _CALIBRATING * num_calibrating,
+        certify,
+    )
+    return [divided, *([] if has_exits else [taught]), made, certified]
+
+
+def _train(job: Adoption, loaded: LoadedCheckpoint, answers: Path, console: Console) -> None:
+    device, out = available("auto"), _model(job)
+    choice = ModelChoice(
+        encoder=job.classifier,
+        recipe=FROZEN,
+        objective=Objective(unlabelled=True),
+        max_tokens=min(loaded.max_tokens, MAX_TRAINED_TOKENS),
+    )
+    config = TrainConfig(epochs=EPOCHS, lr=default_lr(FROZEN), bf16=has_bf16(device))
+    texts, resume = job.work / "teaching.jsonl", (out / CHECKPOINT).is_file()
+    training = TrainJob(choice, config, texts, answers, out, resume=resume, device=device)
+    if not train(training, console):
+        raise KeyboardInterrupt
+    _say_agreement(out, job.classifier.resolve().name)
+
+
+def _model(job: Adoption) -> Path:
+    """Return the folder of the model with exits: bundles say its name."""
+    return job.work / job.classifier.resolve().name
+
+
+def _say_agreement(model: Path, classifier: str) -> None:
+    """Let no file say accuracy of what was measured against the classifier's own answers."""
+    (model / CALIBRATION).unlink()
+    card = model / "README.md"
+    said = f"The labels are {classifier}'s own answers, so that 100 % is the same answer always. "
+    text = card.read_text("utf-8").replace("Measured on", f"{said}Measured on", 1)
+    card.write_text(text, "utf-8")
+
+
+def _export(job: Adoption, folder: Path, console: Console) -> None:
+    planned = plan(folder, _precisions())
+    for remark in planned.notes:
+        console.print(f"note: {remark}", highlight=False, markup=False, soft_wrap=True)
+    with progress(console, "exporting", planned.num_steps) as advance:
+        write(planned, job.out, lambda step: advance(1, step), force=True)
+
+
+def _precisions() -> tuple[Precision, ...]:
+    return ("fp32", "int8", "fp16") if available("auto") == "cuda" else ("fp32", "int8")
+
+
+def _seconds_per_text(source: TorchSource, parts: Parts) -> float:
+    sample = parts.calibrating[:_SAMPLE_TEXTS]
+    took_s = []
+    for _ in range(2):  # the first run allocates
+        began_s = time.monotonic()
+        recorded(source, sample)
+        took_s.append(time.monotonic() - began_s)
+    return min(took_s) / len(sample)
+
+
+def _check_unchanged(job: Adoption) -> None:
+    """Refuse to go on with another run's folder, and to replace a bundle of another origin."""
+    state = job.work / _STATE
+    if not state.exists():
+        if job.out.exists() and any(job.out.iterdir()):
+            raise ExportFailed(f"{job.out} exists: choose another --out, or remove it")
+        job.work.mkdir(parents=True, exist_ok=True)
+        _record(job, [])
+    elif _read(job)[0] != _fingerprint(job):
+        raise TrainingFailed(
+            f"{job.work} is of a run with another classifier, other texts or columns: repeat "
+            "that run's arguments, choose another --out, or remove the folder"
+        )
+
+
+def _read(job: Adoption) -> tuple[str, list[str]]:
+    """Return the fingerprint of the run that the folder is of, and the steps that are done."""
+    path = job.work / _STATE
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        return str(found["of"]), [str(name) for name in found["done"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrainingFailed(f"{path} cannot be read: remove {job.work} to start anew") from error
+
+
+def _record(job: Adoption, done: list[str]) -> None:
+    path = job.work / _STATE
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({"of": _fingerprint(job), "done": done}, indent=2), "utf-8")
+    partial.replace(path)
+
+
+def _fingerprint(job: Adoption) -> str:
+    """Return a hash of what the steps' results depend on."""
+    files = [path for path in sorted(job.classifier.iterdir()) if path.is_file()]
+    parts = [*map(sha256_of, [*files, *job.texts]), json.dumps(asdict(job.columns))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,119 @@
+"""The parts of the texts: some teach the exits, some measure them, some calibrate."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from models.data.alignment import IGNORED
+from models.data.unlabelled import without_label
+from models.errors import UnusableData
+from models.quality.recorded import Recorded, inputs, recorded
+from models.quality.source import Source
+from serve.rules.multipart import decisions
+from serve.tokenization.tokenizer import Text
+
+# Of calibrating texts, a third chooses rules; 300 others allow a bound of 1 %.
+LEAST_CALIBRATING, MOST_CALIBRATING, CALIBRATING_SHARE = 450, 6000, 0.45
+LEAST_MEASURING, MOST_MEASURING, MEASURING_SHARE = 50, 500, 0.05
+# More texts than the most teach heads on frozen layers nothing that shows.
+LEAST_TEACHING, MOST_TEACHING = 200, 20_000
+LEAST = LEAST_CALIBRATING + LEAST_MEASURING + LEAST_TEACHING
+
+
+class Parts(NamedTuple):
+    """Texts, each in one part only; a text of a calibrating pair is in no other part either.
+
+    Attributes:
+        teaching: exits learn the classifier's answers to these.
+        measuring: every exit is measured on these after each pass of the training.
+        calibrating: choose rules and certify them.
+    """
+
+    teaching: list[Text]
+    measuring: list[Text]
+    calibrating: list[Text]
+
+
+def split(texts: Iterable[Text]) -> Parts:
+    """Split texts by their hash, so that another run makes the same parts.
+
+    Raises:
+        UnusableData: fewer than `LEAST` texts that differ.
+    """
+    known = sorted(dict.fromkeys(texts), key=_digest)
+    if len(known) < LEAST:
+        raise UnusableData(
+            f"--texts: {len(known)} different texts are too few: {LEAST} are the least "
+            f"({LEAST_CALIBRATING} certify, {LEAST_MEASURING} measure, the others teach), and "
+            "5,000 allow much faster rules"
+        )
+    num_calibrating = _share(known, CALIBRATING_SHARE, LEAST_CALIBRATING, MOST_CALIBRATING)
+    calibrating, others = known[:num_calibrating], known[num_calibrating:]
+    unseen = {part for text in calibrating for part in text if part}
+    others = [text for text in others if unseen.isdisjoint(part for part in text if part)]
+    num_measuring = _share(known, MEASURING_SHARE, LEAST_MEASURING, MOST_MEASURING)
+    measuring, teaching = others[:num_measuring], others[num_measuring:][:MOST_TEACHING]
+    if len(teaching) < LEAST_TEACHING:
+        raise UnusableData(
+            f"--texts: {len(teaching)} pairs are left to teach the exits, because the others share "
+            f"a text with pairs that certify; {LEAST_TEACHING} are the least: give more pairs"
+        )
+    return Parts(teaching, measuring, calibrating)
+
+
+def write_texts(path: Path, texts: Sequence[Text]) -> None:
+    """Write texts as JSON lines without labels, which every command reads."""
+    _write(path, map(_fields, texts))
+
+
+def write_answers(path: Path, source: Source, texts: Sequence[Text]) -> None:
+    """Write texts as JSON lines with a classifier's own answers for labels.
+
+    Raises:
+        InvalidRequest: a text that the model does not take, such as a pair.
+    """
+    examples = [without_label(text, source.traits.task) for text in texts]
+    found = recorded(source, *inputs(examples))
+    _write(path, _answered(found, texts))
+
+
+def _answered(found: Recorded, texts: Sequence[Text]) -> Iterator[dict[str, object]]:
+    traits = found.traits
+    labels, answers = traits.labels, decisions(traits.task, found.logits[-1])
+    for row, text in enumerate(texts):
+        answer = answers[row]
+        if traits.task == "token":
+            assert found.gold is not None
+            tags = answer[np.asarray(found.gold[row]) != IGNORED]  # where words begin
+            words = text.text.split()[: len(tags)]
+            yield {"tokens": words, "tags": [labels[tag] for tag in tags]}
+        elif traits.task == "multi_label":
+            named = [label for label, mark in zip(labels, answer, strict=True) if mark]
+            yield _fields(text) | {"labels": named}
+        elif traits.task == "regression":
+            yield _fields(text) | {"score": float(found.logits[-1][row, 0])}
+        else:
+            yield _fields(text) | {"label": labels[int(answer)]}
+
+
+def _fields(text: Text) -> dict[str, object]:
+    pair = {} if text.text_pair is None else {"text_pair": text.text_pair}
+    return {"text": text.text, **pair}
+
+
+def _write(path: Path, rows: Iterable[dict[str, object]]) -> None:
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.write_text("".join(lines), "utf-8")
+
+
+def _share(texts: Sequence[Text], share: float, least: int, most: int) -> int:
+    return min(most, max(least, round(share * len(texts))))
+
+
+def _digest(text: Text) -> bytes:
+    content = "\0".join(part for part in text if part is not None)
+    return hashlib.sha256(b"adopt\0" + content.encode()).digest()

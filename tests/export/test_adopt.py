@@ -1,0 +1,176 @@
+from itertools import islice, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import typer
+from transformers import BertConfig, BertForSequenceClassification
+from typer.testing import CliRunner, Result
+
+from export.adopt import adopt as steps
+from export.adopt.cli import adopt
+from export.adopt.texts import LEAST, LEAST_TEACHING, split, write_answers
+from models.data.datasets import read_dataset
+from models.data.examples import Word
+from models.encoders.families import build_encoder
+from models.errors import UnusableData
+from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
+from models.quality.recorded import recorded
+from models.quality.source import TorchSource
+from serve.bundle.loader import load_bundle
+from serve.errors import OfframpError, TargetOutOfReach
+from serve.rules.multipart import decisions
+from serve.rules.traits import Task
+from serve.tokenization.tokenizer import Text
+from tests.support.tiny import LABELS, WORDS, tiny_tokenizer
+from tests.support.wordpiece import save_tokenizer
+
+app = typer.Typer()
+app.command()(adopt)
+
+
+def config() -> BertConfig:
+    return BertConfig(
+        vocab_size=200,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=64,
+        id2label=dict(enumerate(LABELS)),
+        label2id={label: i for i, label in enumerate(LABELS)},
+        initializer_range=0.2,
+    )
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    folder = tmp_path / "mine"
+    BertForSequenceClassification(config()).save_pretrained(folder)
+    save_tokenizer(tiny_tokenizer(), folder)
+    return folder
+
+
+def texts(path: Path, number: int) -> Path:
+    lines = (" ".join(words) for words in product(WORDS, WORDS))
+    path.write_text("\n".join([*islice(lines, number), ""]))
+    return path
+
+
+def call(classifier: Path, data: Path, out: Path, *options: str) -> Result:
+    arguments = [str(classifier), "--texts", str(data), "--out", str(out), *options]
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_a_stopped_run_goes_on_to_a_bundle_that_is_certified_from_the_classifier(
+    classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = texts(tmp_path / "traffic.txt", LEAST + 100), tmp_path / "bundle"
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, "plan", stop)  # of the third step
+        stopped = call(classifier, data, out)
+    assert stopped.exit_code != 0
+    assert "the same command goes on" in stopped.stderr
+    assert not out.exists()
+
+    other = texts(tmp_path / "other.txt", LEAST + 99)
+    with pytest.raises(OfframpError):
+        call(classifier, other, out)
+
+    finished = call(classifier, data, out, "--max-disagreement", "20%")
+    assert finished.exit_code == 0
+    assert finished.stderr.count("done before") == 2
+    assert '"from":"reference"' in finished.stdout
+    assert f"offramp serve {out}" in finished.stderr
+    bundle = load_bundle(out)
+    assert bundle.manifest.exit_layers == (1, 2, 3)
+    assert not bundle.calibration.variants, "agreement with the classifier is no accuracy"
+    assert "mine's own answers" in (out / "MODEL.md").read_text()
+    for precision in bundle.manifest.variants:
+        ladder = bundle.ladder(precision)
+        assert ladder
+        assert ladder.reference
+        assert ladder.reference.name == "mine"
+        assert ladder.num_tuning + ladder.num_certifying == steps_of(out)
+
+    with pytest.raises(TargetOutOfReach, match="whole"):  # all steps were done before
+        call(classifier, data, out, "--max-disagreement", "0%")
+
+
+def steps_of(out: Path) -> int:
+    """Return how many texts were kept to calibrate."""
+    lines = (out.with_name(f"{out.name}.adopt") / "calibrating.jsonl").read_text().splitlines()
+    return len(lines)
+
+
+def test_what_cannot_be_adopted_is_refused_before_the_work(
+    classifier: Path, tmp_path: Path, bundle_folder: Path
+) -> None:
+    data = texts(tmp_path / "traffic.txt", LEAST)
+    few = texts(tmp_path / "few.txt", LEAST - 1)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "notes.txt").write_text("mine")
+    cases: list[tuple[Path, Path, Path, list[str]]] = [
+        (classifier, few, tmp_path / "a", []),
+        (classifier, data, full, []),
+        (classifier, data, bundle_folder, []),
+        (bundle_folder, data, tmp_path / "b", []),
+        (tmp_path, data, tmp_path / "c", []),
+        (classifier, data, tmp_path / "d", ["--max-disagreement", "little"]),
+    ]
+    for folder, given, out, options in cases:
+        with pytest.raises(OfframpError):
+            call(folder, given, out, *options)
+    assert (full / "notes.txt").read_text() == "mine"
+    assert load_bundle(bundle_folder)
+
+
+def test_each_text_is_in_one_part_and_no_part_of_a_pair_that_certifies_is_elsewhere() -> None:
+    pairs = [Text(f"question {i // 2}", f"answer {i}") for i in range(2000)]
+    parts = split([*pairs, *pairs])
+    assert len({*parts.teaching, *parts.measuring, *parts.calibrating}) == sum(map(len, parts))
+    certifying = {part for pair in parts.calibrating for part in pair}
+    for pair in (*parts.teaching, *parts.measuring):
+        assert certifying.isdisjoint(pair)
+    assert parts == split(reversed(pairs)), "the order of the texts changes nothing"
+
+
+def test_pairs_that_all_share_a_text_are_refused() -> None:
+    with pytest.raises(UnusableData, match=str(LEAST_TEACHING)):
+        split(Text("the same question", f"answer {i}") for i in range(LEAST))
+
+
+@pytest.mark.parametrize("task", ["single_label", "multi_label", "regression", "token"])
+def test_answers_of_every_task_are_read_as_labels(task: Task, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    settings = config()
+    if task == "regression":
+        settings.num_labels = 1
+    head = HeadConfig(pooling="tokens" if task == "token" else "mean")
+    exits = ExitConfig(exits=(3,), head=head, task=task)
+
+    model = MultiExitModel(build_encoder(settings), exits).eval()
+    source = TorchSource(model, tiny_tokenizer().to_str(), 64)
+    given = [Text(f"{WORDS[i]} {WORDS[i + 1]} {WORDS[2 * i]}") for i in range(40)]
+    path = tmp_path / "answers.jsonl"
+    write_answers(path, source, given)
+    examples = read_dataset(path, task, model.labels).examples
+    assert [e.text_a for e in examples] == [text.text for text in given]
+    found = recorded(source, given)
+    logits = found.logits[-1]
+    answers = logits[:, 0] if task == "regression" else decisions(task, logits)
+    for row, example in enumerate(examples):
+        if task == "token":
+            words = example.label
+            assert isinstance(words, list)
+            tags = [word.tag for word in words if isinstance(word, Word)]
+            assert tags == answers[row][1 : 1 + len(tags)].tolist()
+        else:
+            np.testing.assert_allclose(example.label, answers[row], rtol=1e-6)
