@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from serve.api.context import AppContext
-from serve.api.errors import described
+from serve.api.route import described
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.listener import address_of

@@ -1,12 +1,14 @@
-"""Decides, from its head alone, whether a request may pass."""
+"""Decides, from its head alone, who sends a request and whether it may pass."""
 
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from serve.access.gate import HOW, Client, Gate, Needed
-from serve.access.proxies import without_mapping
+from serve.access.proxies import TrustedProxies, without_mapping
 from serve.access.web_names import ANY, allowed_host
 from serve.api.request import Headers, Request
 from serve.errors import Forbidden, SeveralKeys, Unauthorized, WrongHost
@@ -21,6 +23,11 @@ _MAX_QUOTED: Final = 100
 
 # host:port as in RFC 3986, without user names. The port may be empty. No name in DNS is longer.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{1,255}\]|[A-Za-z0-9._~-]{1,255})(:[0-9]{0,5})?")
+
+
+_FOR: Final = b"x-forwarded-for"
+_PROTO: Final = b"x-forwarded-proto"
+_SCHEMES: Final = {b"http": "http", b"https": "https"}
 
 
 class Access:
@@ -156,3 +163,20 @@ def _secret_of(headers: Headers) -> str | None:
     if other and other != secret:
         raise SeveralKeys(f"Authorization and X-API-Key have different keys; {HOW}")
     return secret
+
+
+class Forwarded:
+    """ASGI app around another one: puts the client's address and scheme in place of a proxy's."""
+
+    def __init__(self, app: ASGIApp, proxies: TrustedProxies) -> None:
+        self._app, self._proxies = app, proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        peer = scope["client"][0] if scope.get("client") else ""
+        if scope["type"] == "http" and self._proxies.trust(peer):
+            given = [value for name, value in scope["headers"] if name == _FOR]
+            client = self._proxies.client(peer, b",".join(given).decode("latin-1"))
+            schemes = [value for name, value in scope["headers"] if name == _PROTO]
+            scheme = _SCHEMES.get(b"".join(schemes).lower(), scope["scheme"])
+            scope = {**scope, "client": (client, 0), "scheme": scheme}
+        await self._app(scope, receive, send)

@@ -8,11 +8,10 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Router as LifespanRouter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from serve.api.access import Forwarded
 from serve.api.body_limit import BodyLimit
 from serve.api.context import AppContext
 from serve.api.dial import DIAL
-from serve.api.errors import error_response
-from serve.api.forwarded import Forwarded
 from serve.api.model_choice import STICKY
 from serve.api.openapi import Document
 from serve.api.recorder import Recorder
@@ -121,7 +120,7 @@ class HttpApp:
             request.code = Cancelled.status
             raise
         except BaseException as error:
-            refusal = error_response(expected(error, request), target.dialect)
+            refusal = target.dialect.response(expected(error, request))
             await refusal.send(answer.send)
         finally:
             request.body.release()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,7 +15,6 @@ from serve.bundle.repository import Repository
 from serve.classifier.model_switch import ModelSwitch
 from serve.errors import InvalidRequest, LoadFailed, Overloaded, VersionConflict
 from serve.logs import fields
-from serve.policy.entry import ANONYMOUS
 from serve.policy.model_set import ModelName, ModelSet, ServedBundle
 
 _NAME: Final[TypeAdapter[str]] = TypeAdapter(ModelName)
@@ -23,25 +22,6 @@ _MOST_TRIES: Final = 100
 # Changes that run or wait.
 _MOST_CHANGES: Final = 4
 _RETRY_AFTER_S: Final = 5
-
-
-class Asker(NamedTuple):
-    """Who asks for a change, and why."""
-
-    request: Request
-    why: str | None = None
-
-    @property
-    def by(self) -> str:
-        """What the history calls the client."""
-        return self.request.client.name or ANONYMOUS
-
-
-class ModelsChanged(NamedTuple):
-    """The set of models after a change, and the replicas that serve it."""
-
-    models: ModelSet
-    refreshed: Refreshed
 
 
 class _Turns:
@@ -77,13 +57,19 @@ class ModelChanges:
         # An alias moves while a bundle is being loaded.
         self._loads, self._changes = _Turns(), _Turns()
 
-    async def load(self, name: str, bundle: str | None, asker: Asker) -> ModelsChanged:
+    async def load(
+        self, request: Request, name: str, bundle: str | None, why: str | None = None
+    ) -> tuple[ModelSet, Refreshed]:
         """Load a bundle under a name, in the place of the one that is served under it, if any.
 
         Args:
+            request: which asks for it.
             name: of the model.
             bundle: name of the bundle; None for the one that the model has, else that of its name.
-            asker: who asks.
+            why: the reason, for the history.
+
+        Returns:
+            The set of models after the change, and the replicas that serve it.
 
         Raises:
             LoadFailed: a replica cannot serve it; nothing has changed.
@@ -104,22 +90,26 @@ class ModelChanges:
                 prepared = await self._replicas.prepare_model(name, str(folder), self.switch)
                 wanted = ServedBundle(folder=str(folder), sha256=_agreed(name, prepared))
                 return await self._change(
-                    asker, lambda newest: newest.loaded(name, wanted, asker.by, asker.why)
+                    request, lambda newest: newest.loaded(name, wanted, request.by, why)
                 )
             except BaseException:
                 await self._replicas.forget_model(name, self.switch)
                 raise
 
-    async def unload(self, name: str, asker: Asker) -> ModelsChanged:
+    async def unload(
+        self, request: Request, name: str, why: str | None = None
+    ) -> tuple[ModelSet, Refreshed]:
         """Serve a model no more; requests that have found it are answered.
 
         Raises:
             UnknownModel: there is none.
             InvalidRequest: an alias names it.
         """
-        return await self._change(asker, lambda newest: newest.unloaded(name, asker.by, asker.why))
+        return await self._change(request, lambda newest: newest.unloaded(name, request.by, why))
 
-    async def move_alias(self, alias: str, model: str | None, asker: Asker) -> ModelsChanged:
+    async def move_alias(
+        self, request: Request, alias: str, model: str | None, why: str | None
+    ) -> tuple[ModelSet, Refreshed]:
         """Let an alias name a model; None removes it.
 
         Raises:
@@ -129,10 +119,12 @@ class ModelChanges:
         if model is not None:
             check_name(alias, "alias")
         return await self._change(
-            asker, lambda newest: newest.aliased(alias, model, asker.by, asker.why)
+            request, lambda newest: newest.aliased(alias, model, request.by, why)
         )
 
-    async def _change(self, asker: Asker, new: Callable[[ModelSet], ModelSet]) -> ModelsChanged:
+    async def _change(
+        self, request: Request, new: Callable[[ModelSet], ModelSet]
+    ) -> tuple[ModelSet, Refreshed]:
         """Store what is made of the newest set, and have every replica serve it."""
         async with self._changes.one():
             for _ in range(_MOST_TRIES):
@@ -152,8 +144,8 @@ class ModelChanges:
                 raise LoadFailed(
                     f"nothing has changed: no replica can serve that: {acks[0].problem}"
                 )
-            _note(asker.request, wanted)
-            return ModelsChanged(wanted, refreshed)
+            _note(request, wanted)
+            return wanted, refreshed
 
 
 def check_name(name: str, field: str) -> None:

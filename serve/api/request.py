@@ -14,6 +14,7 @@ from serve.access.gate import Client
 from serve.api.body_limit import BodyLimit
 from serve.errors import OfframpError
 from serve.logs import fields
+from serve.policy.entry import ANONYMOUS
 from serve.policy.live import Live, LivePolicy
 from serve.rollout.traffic import ArmTraffic
 
@@ -137,6 +138,11 @@ class Request:
             return ""
         found = _TRACEPARENT.fullmatch(given)
         return found[1] if found else ""
+
+    @property
+    def by(self) -> str:
+        """What the history of policies and models calls the client."""
+        return self.client.name or ANONYMOUS
 
     @property
     def log_fields(self) -> dict[str, Any]:

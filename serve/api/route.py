@@ -8,16 +8,25 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
+import orjson
 from pydantic import BaseModel, ValidationError
 
 from serve.access.gate import Needed
 from serve.access.keys import Scope
 from serve.api.body import read_json
 from serve.api.context import AppContext
-from serve.api.request import Request
-from serve.api.response import Sendable
+from serve.api.request import REQUEST_ID, Request, new_request_id
+from serve.api.response import Response, Sendable
 from serve.api.schemas import ErrorBody
-from serve.errors import InvalidRequest, MethodNotAllowed, NotFound, OfframpError
+from serve.errors import (
+    AnswersWait,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    OfframpError,
+    Overloaded,
+    Unauthorized,
+)
 from serve.validation import explain
 
 # Answers a request; of a route with a schema it is given the body too.
@@ -130,6 +139,20 @@ class Dialect:
             return message[:_MAX_MESSAGE_CHARS] + " ..."
         return message
 
+    def response(self, error: OfframpError) -> Response:
+        """Return the response for an expected error, as the dialect's clients read it."""
+        headers = {}
+        if isinstance(error, Overloaded):
+            headers["Retry-After"] = str(error.retry_after_s)
+        if isinstance(error, AnswersWait):
+            headers["Connection"] = "close"
+        if isinstance(error, Unauthorized):
+            headers["WWW-Authenticate"] = "Bearer"
+        if isinstance(error, MethodNotAllowed):
+            headers["Allow"] = error.allowed
+        body = orjson.dumps(self.error_body(error, self.message(error)))
+        return Response(body, headers, status=self.statuses.get(error.status, error.status))
+
 
 def _own_error(error: OfframpError, message: str) -> Any:
     return {"error": {"code": error.code, "message": message}}
@@ -142,6 +165,13 @@ def error_text(error: OfframpError, message: str) -> Any:
 
 # Answers all paths that no other dialect has; `serve.dialects.v1` adds its own route.
 OWN: Final = Dialect("v1", _own_error, ErrorBody)
+
+
+def described(error: OfframpError) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Describe the error of a request that has not reached the app, for the HTTP server."""
+    response = OWN.response(error)
+    headers = [header for header in response.raw_headers if header[0] != b"content-length"]
+    return [*headers, (REQUEST_ID.encode(), new_request_id().encode())], response.content
 
 
 class RouteMatch(NamedTuple):

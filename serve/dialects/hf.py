@@ -140,13 +140,7 @@ HUGGING_FACE = Dialect(
     ErrorText,
     [
         Route(
-            "POST",
-            path,
-            classify,
-            "classify",
-            HuggingFaceRequest,
-            tag="Hugging Face",
-            shown=Answer,
+            "POST", path, classify, "classify", HuggingFaceRequest, tag="Hugging Face", shown=Answer
         )
         for path in ("/", "/models/{model}")
     ],

@@ -92,16 +92,6 @@ KSERVE = Dialect(
     "kserve",
     error_text,
     ErrorText,
-    [
-        Route(
-            "POST",
-            _PATH,
-            predict,
-            "classify",
-            KServeRequest,
-            tag="KServe",
-            shown=KServeResponse,
-        )
-    ],
+    [Route("POST", _PATH, predict, "classify", KServeRequest, tag="KServe", shown=KServeResponse)],
     words={INPUT: r"instances\1", TRUNCATE: '"parameters": {"truncate": true}'},
 )

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from serve.api.context import AppContext
+from serve.api.policy_change import Precondition, read_precondition
 from serve.api.policy_edits import MAX_VERSION, ChangeRequest, made_of
-from serve.api.precondition import Precondition, read_precondition
 from serve.api.replicas import Replayed
 from serve.api.request import Request
 from serve.api.response import Response, json_response

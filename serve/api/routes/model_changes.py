@@ -1,14 +1,15 @@
 """Loading and unloading models, and aliases."""
 
+from collections.abc import Coroutine
 from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints
 
 from serve.api.body import check_query, media_type, not_json, read_bytes, read_json
 from serve.api.context import AppContext
-from serve.api.model_changes import Asker, ModelChanges, ModelsChanged
+from serve.api.model_changes import ModelChanges
 from serve.api.policy_edits import Why
-from serve.api.replicas import Followers
+from serve.api.replicas import Followers, Refreshed
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Handler, Route
@@ -55,17 +56,6 @@ class ModelsChange(Followers):
     models: dict[str, str] = Field(description="The bundle of each model.")
     aliases: dict[str, str] = Field(description="The model that each alias names.")
 
-    @classmethod
-    def of(cls, changed: ModelsChanged) -> "ModelsChange":
-        """Return what is shown of a change."""
-        made, refreshed = changed
-        return cls(
-            version=made.version,
-            models={name: bundle.name for name, bundle in made.models.items()},
-            aliases={name: alias.model for name, alias in made.aliases.items()},
-            **cls.followers(refreshed, made.version),
-        )
-
 
 class Aliases(SparseModel):
     """Aliases, and what was changed of models and aliases."""
@@ -73,12 +63,6 @@ class Aliases(SparseModel):
     version: int
     aliases: dict[str, Alias]
     history: list[SetChange] = Field(description="The newest changes, newest first.")
-
-    @classmethod
-    def of(cls, found: ModelSet) -> "Aliases":
-        """Return what is shown of a set."""
-        newest_first = list(reversed(found.history))
-        return cls(version=found.version, aliases=found.aliases, history=newest_first)
 
 
 def changes_of(context: AppContext) -> ModelChanges:
@@ -108,36 +92,49 @@ async def load(context: AppContext, request: Request, body: ModelLoad) -> Respon
     A model of the same name is replaced; requests that it has accepted are answered by it. Applied
     in all replicas or in none.
     """
-    asker, name = Asker(request, body.reason), request.params["model"]
-    return await _made(request, changes_of(context).load(name, body.bundle, asker))
+    name = request.params["model"]
+    change = changes_of(context).load(request, name, body.bundle, body.reason)
+    return await _made(request, change)
 
 
 async def unload(context: AppContext, request: Request, body: ModelsReason) -> Response:
     """Stop serving a model, in every replica; requests that it has accepted are answered."""
-    asker, name = Asker(request, body.reason), request.params["model"]
-    return await _made(request, changes_of(context).unload(name, asker))
+    change = changes_of(context).unload(request, request.params["model"], body.reason)
+    return await _made(request, change)
 
 
 async def move_alias(context: AppContext, request: Request, body: AliasMove) -> Response:
     """Let a name stand for a model, in every replica, from the next request on."""
-    asker, alias = Asker(request, body.reason), request.params["alias"]
-    return await _made(request, changes_of(context).move_alias(alias, body.model, asker))
+    alias = request.params["alias"]
+    return await _made(
+        request, changes_of(context).move_alias(request, alias, body.model, body.reason)
+    )
 
 
 async def remove_alias(context: AppContext, request: Request, body: ModelsReason) -> Response:
     """Remove an alias, in every replica; the model that it names stays."""
-    asker, alias = Asker(request, body.reason), request.params["alias"]
-    return await _made(request, changes_of(context).move_alias(alias, None, asker))
+    change = changes_of(context).move_alias(request, request.params["alias"], None, body.reason)
+    return await _made(request, change)
 
 
-async def _made(request: Request, change: Any) -> Response:
-    changed: ModelsChanged = await to_its_end(request, change)
-    return json_response(ModelsChange.of(changed), exclude_none=True)
+async def _made(
+    request: Request, change: Coroutine[Any, Any, tuple[ModelSet, Refreshed]]
+) -> Response:
+    made, refreshed = await to_its_end(request, change)
+    shown = ModelsChange(
+        version=made.version,
+        models={name: bundle.name for name, bundle in made.models.items()},
+        aliases={name: alias.model for name, alias in made.aliases.items()},
+        **ModelsChange.followers(refreshed, made.version),
+    )
+    return json_response(shown, exclude_none=True)
 
 
 async def list_aliases(context: AppContext, request: Request) -> Response:
     """List the aliases, and who has changed models and aliases, when and why."""
-    shown = Aliases.of(await changes_of(context).switch.stored())
+    found = await changes_of(context).switch.stored()
+    newest_first = list(reversed(found.history))
+    shown = Aliases(version=found.version, aliases=found.aliases, history=newest_first)
     return json_response(shown, exclude_none=True)
 
 
@@ -174,14 +171,7 @@ ROUTES: Final = (
     _changing("POST", f"{_MODEL}/load", load, ModelLoad),
     _changing("POST", f"{_MODEL}/unload", unload, ModelsReason),
     Route(
-        "PUT",
-        _ALIAS,
-        move_alias,
-        "admin",
-        AliasMove,
-        tag=_TAG,
-        shown=ModelsChange,
-        errors=_ERRORS,
+        "PUT", _ALIAS, move_alias, "admin", AliasMove, tag=_TAG, shown=ModelsChange, errors=_ERRORS
     ),
     _changing("DELETE", _ALIAS, remove_alias, ModelsReason),
     Route(

@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from serve.api.body import read_json, read_patch
 from serve.api.context import AppContext
-from serve.api.policy_change import change_policy
+from serve.api.policy_change import change_policy, tag_of
 from serve.api.policy_edits import (
     MAX_VERSION,
     PolicyEdit,
@@ -15,7 +15,6 @@ from serve.api.policy_edits import (
     PolicyRollback,
     PolicyUpdate,
 )
-from serve.api.precondition import tag_of
 from serve.api.replicas import Followers
 from serve.api.request import Request
 from serve.api.response import Response, json_response

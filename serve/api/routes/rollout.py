@@ -6,9 +6,8 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from serve.api.context import AppContext
-from serve.api.policy_change import change_policy
+from serve.api.policy_change import change_policy, tag_of
 from serve.api.policy_edits import PolicyEdit, UnconditionalEdit, made_of
-from serve.api.precondition import tag_of
 from serve.api.replicas import Followers
 from serve.api.request import Request
 from serve.api.response import Response, json_response

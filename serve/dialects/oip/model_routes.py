@@ -1,11 +1,10 @@
 """The server and its models in the terms of the Open Inference Protocol, and their changes."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from serve.api.context import AppContext
-from serve.api.model_changes import Asker
 from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Handler, Route
@@ -15,15 +14,7 @@ from serve.api.shown import to_json
 from serve.api.trail import to_its_end
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.infer_request import PRIORITIES
-from serve.dialects.oip.schemas import (
-    Liveness,
-    ModelMetadata,
-    ModelReady,
-    Ready,
-    ServerMetadata,
-    Statistics,
-    TensorMetadata,
-)
+from serve.dialects.oip.schemas import ModelMetadata
 from serve.dialects.oip.signature import (
     BYTES,
     PLATFORM,
@@ -76,23 +67,23 @@ def check_version(classifier: Classifier, version: str) -> None:
 
 async def server_metadata(context: AppContext, request: Request) -> Response:
     """Describe the server."""
-    return json_response(ServerMetadata(name=PLATFORM, version=__version__, extensions=EXTENSIONS))
+    return _shown(name=PLATFORM, version=__version__, extensions=EXTENSIONS)
 
 
 async def server_live(context: AppContext, request: Request) -> Response:
     """Tell whether the process answers."""
-    return json_response(Liveness(live=True))
+    return _shown(live=True)
 
 
 async def server_ready(context: AppContext, request: Request) -> Response:
     """Tell whether every model is loaded and warmed, its engine runs, and no stop is near."""
     check_ready(context)
-    return json_response(Ready(ready=True))
+    return _shown(ready=True)
 
 
 async def all_statistics(context: AppContext, request: Request) -> Response:
     """Tell what all models have done since the server started."""
-    return json_response(await model_statistics(context, list(context.catalog)))
+    return _shown(model_stats=await model_statistics(context, list(context.catalog)))
 
 
 def _of_path(context: AppContext, request: Request) -> Classifier:
@@ -108,25 +99,19 @@ async def _ready(context: AppContext, request: Request) -> Response:
     classifier = _of_path(context, request)
     if context.connections.stopping or not classifier.engine.alive:
         raise Unavailable(f"{classifier.name} is not ready")
-    return json_response(ModelReady(name=classifier.name, ready=True))
+    return _shown(name=classifier.name, ready=True)
 
 
 async def _config(context: AppContext, request: Request) -> Response:
-    config = model_config(_of_path(context, request), context.limits.max_inputs)
-    return Response(to_json(config))
+    return _shown(**model_config(_of_path(context, request), context.limits.max_inputs))
 
 
 async def _statistics(context: AppContext, request: Request) -> Response:
-    return json_response(await model_statistics(context, [_of_path(context, request)]))
+    return _shown(model_stats=await model_statistics(context, [_of_path(context, request)]))
 
 
-def _of_server(path: str, handle: Handler, shown: Any) -> Route:
-    return Route("GET", f"/v2{path}", handle, "read", tag=TAG, shown=shown)
-
-
-def _probe(name: str, handle: Handler, shown: Any, errors: Mapping[int, str]) -> Route:
-    path = f"/v2/health/{name}"
-    return Route("GET", path, handle, None, probe=True, tag=TAG, shown=shown, errors=errors)
+def _shown(**fields: Any) -> Response:
+    return Response(to_json(fields))
 
 
 def _of_model(path: str, said: str, handle: Handler, shown: Any) -> Iterator[Route]:
@@ -148,15 +133,26 @@ def _of_model(path: str, said: str, handle: Handler, shown: Any) -> Iterator[Rou
         )
 
 
+_JSON: Final = dict[str, Any]
+_HEALTH: Final = "/v2/health"
 MODEL_ROUTES: Final = (
-    _of_server("", server_metadata, ServerMetadata),
-    _probe("live", server_live, Liveness, {}),
-    _probe("ready", server_ready, Ready, NOT_READY),
-    _of_server("/models/stats", all_statistics, Statistics),
+    Route("GET", "/v2", server_metadata, "read", tag=TAG, shown=_JSON),
+    Route("GET", f"{_HEALTH}/live", server_live, None, probe=True, tag=TAG, shown=_JSON),
+    Route(
+        "GET",
+        f"{_HEALTH}/ready",
+        server_ready,
+        None,
+        probe=True,
+        tag=TAG,
+        shown=_JSON,
+        errors=NOT_READY,
+    ),
+    Route("GET", "/v2/models/stats", all_statistics, "read", tag=TAG, shown=_JSON),
     *_of_model("", "Inputs and outputs of a model", _metadata, ModelMetadata),
-    *_of_model("/ready", "Readiness of a model", _ready, ModelReady),
-    *_of_model("/config", "Triton's configuration of a model", _config, dict[str, Any]),
-    *_of_model("/stats", "Statistics of a model", _statistics, Statistics),
+    *_of_model("/ready", "Readiness of a model", _ready, _JSON),
+    *_of_model("/config", "Triton's configuration of a model", _config, _JSON),
+    *_of_model("/stats", "Statistics of a model", _statistics, _JSON),
 )
 
 
@@ -166,14 +162,10 @@ def model_metadata(classifier: Classifier) -> ModelMetadata:
         name=classifier.name,
         versions=[VERSION],
         platform=PLATFORM,
-        inputs=[_tensor(spec) for spec in input_specs(classifier)],
-        outputs=[_tensor(spec) for spec in output_specs(classifier)],
+        inputs=input_specs(classifier),
+        outputs=output_specs(classifier),
         properties={"bundle": classifier.bundle.sha256},
     )
-
-
-def _tensor(spec: TensorSpec) -> TensorMetadata:
-    return TensorMetadata(name=spec.name, datatype=spec.datatype, shape=list(spec.shape))
 
 
 def model_config(classifier: Classifier, max_inputs: int) -> dict[str, Any]:
@@ -211,12 +203,13 @@ async def model_index(context: AppContext, only_ready: bool) -> list[dict[str, A
     ]
 
 
-async def model_statistics(context: AppContext, classifiers: list[Classifier]) -> Statistics:
+async def model_statistics(
+    context: AppContext, classifiers: list[Classifier]
+) -> list[dict[str, Any]]:
     """Return what models have done, on all replicas."""
     page = (await context.replicas.metrics_text()).decode()
     # On a thread: reading a page takes many milliseconds.
-    stats = await asyncio.to_thread(lambda: [statistics_of(page, each) for each in classifiers])
-    return Statistics(model_stats=stats)
+    return await asyncio.to_thread(lambda: [statistics_of(page, each) for each in classifiers])
 
 
 async def change_model(
@@ -232,6 +225,6 @@ async def change_model(
             f"parameters: {others[0][:64]!r} is not taken: a model is loaded as its bundle is; "
             "leave it out"
         )
-    changes, asker = changes_of(context), Asker(request)
-    changed = changes.load(name, None, asker) if load else changes.unload(name, asker)
-    await to_its_end(request, changed)
+    changes = changes_of(context)
+    change = changes.load(request, name, None) if load else changes.unload(request, name)
+    await to_its_end(request, change)

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 
 from serve.api.schemas import ResponseModel, SparseModel, examples
-from serve.dialects.oip.signature import INPUTS
+from serve.dialects.oip.signature import INPUTS, TensorSpec
 from serve.validation import RequestModel
 
 Parameters = dict[str, Any]
@@ -120,88 +120,15 @@ class IndexEntry(ResponseModel):
     reason: str
 
 
-class ServerMetadata(ResponseModel):
-    """The server, and the protocol's extensions that it has."""
-
-    name: str
-    version: str
-    extensions: list[str]
-
-
-class Liveness(ResponseModel):
-    """Whether the process answers."""
-
-    live: bool
-
-
-class Ready(ResponseModel):
-    """Whether all models can answer."""
-
-    ready: bool
-
-
-class ModelReady(ResponseModel):
-    """Whether a model can answer."""
-
-    name: str
-    ready: bool
-
-
-class TensorMetadata(ResponseModel):
-    """A tensor's declaration."""
-
-    name: str
-    datatype: str
-    shape: list[int]
-
-
 class ModelMetadata(ResponseModel):
     """The inputs and outputs of a model."""
 
     name: str
     versions: list[str]
     platform: str
-    inputs: list[TensorMetadata]
-    outputs: list[TensorMetadata]
+    inputs: list[TensorSpec]
+    outputs: list[TensorSpec]
     properties: dict[str, str] = Field(
         description="`bundle`: the SHA-256 of the bundle's manifest. Over gRPC it is among the "
         "parameters of the model's configuration."
     )
-
-
-class Duration(ResponseModel):
-    """A count, and the total time."""
-
-    count: int
-    ns: int
-
-
-class InferStatistics(ResponseModel):
-    """The times of a model's requests by stage."""
-
-    success: Duration
-    fail: Duration
-    queue: Duration
-    compute_input: Duration
-    compute_infer: Duration
-    compute_output: Duration
-    cache_hit: Duration
-    cache_miss: Duration
-
-
-class ModelStatistics(ResponseModel):
-    """Counts and times of a model's requests since its server started."""
-
-    name: str
-    version: str
-    last_inference: int
-    inference_count: int
-    execution_count: int
-    inference_stats: InferStatistics
-    batch_stats: list[Any]
-
-
-class Statistics(ResponseModel):
-    """The statistics of models."""
-
-    model_stats: list[ModelStatistics]

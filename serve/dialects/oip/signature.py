@@ -1,7 +1,8 @@
 """The tensors that every model takes and gives by the Open Inference Protocol."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from serve.api.schemas import ResponseModel
 from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.classifier.classifier import Classifier
 
@@ -12,7 +13,7 @@ VERSION: Final = "1"
 PLATFORM: Final = "offramp"
 
 
-class TensorSpec(NamedTuple):
+class TensorSpec(ResponseModel):
     """A tensor's declaration; -1 in the shape stands for any size, and the first axis is rows."""
 
     name: str
@@ -20,16 +21,20 @@ class TensorSpec(NamedTuple):
     shape: tuple[int, ...]
 
 
+def _spec(name: str, datatype: str, shape: tuple[int, ...]) -> TensorSpec:
+    return TensorSpec(name=name, datatype=datatype, shape=shape)
+
+
 _COLUMN = (-1, 1)
 # A request gives TEXT, with TEXT_PAIR or not, or else input_ids, with the two others or not.
 INPUTS: Final = {
     spec.name: spec
     for spec in (
-        TensorSpec(TEXT, BYTES, _COLUMN),
-        TensorSpec(TEXT_PAIR, BYTES, _COLUMN),
-        TensorSpec(INPUT_IDS, INT64, (-1, -1)),
-        TensorSpec(ATTENTION_MASK, INT64, (-1, -1)),
-        TensorSpec(TOKEN_TYPE_IDS, INT64, (-1, -1)),
+        _spec(TEXT, BYTES, _COLUMN),
+        _spec(TEXT_PAIR, BYTES, _COLUMN),
+        _spec(INPUT_IDS, INT64, (-1, -1)),
+        _spec(ATTENTION_MASK, INT64, (-1, -1)),
+        _spec(TOKEN_TYPE_IDS, INT64, (-1, -1)),
     )
 }
 
@@ -48,22 +53,22 @@ def output_specs(classifier: Classifier) -> list[TensorSpec]:
     """Return what a model gives."""
     manifest = classifier.bundle.manifest
     num_labels = len(manifest.labels)
-    exits = [TensorSpec("exit_layer", INT32, _COLUMN), TensorSpec("exit_reason", BYTES, _COLUMN)]
+    exits = [_spec("exit_layer", INT32, _COLUMN), _spec("exit_reason", BYTES, _COLUMN)]
     match manifest.task:
         case "regression":
-            return [TensorSpec("value", FP32, _COLUMN), *exits]
+            return [_spec("value", FP32, _COLUMN), *exits]
         case "token":  # shorter rows are padded with zeros
-            logits = TensorSpec("logits", FP32, (-1, -1, num_labels))
-            return [logits, TensorSpec("num_tokens", INT32, _COLUMN), *exits]
+            logits = _spec("logits", FP32, (-1, -1, num_labels))
+            return [logits, _spec("num_tokens", INT32, _COLUMN), *exits]
     labels = [
-        TensorSpec("probabilities", FP32, (-1, num_labels)),
-        TensorSpec("label", BYTES, _COLUMN),
+        _spec("probabilities", FP32, (-1, num_labels)),
+        _spec("label", BYTES, _COLUMN),
         *exits,
-        TensorSpec("logits", FP32, (-1, num_labels)),
-        TensorSpec("confidence", FP32, _COLUMN),
+        _spec("logits", FP32, (-1, num_labels)),
+        _spec("confidence", FP32, _COLUMN),
     ]
     if manifest.task == "single_label":
-        labels.append(TensorSpec("entropy", FP32, _COLUMN))
+        labels.append(_spec("entropy", FP32, _COLUMN))
     return labels
 
 

@@ -1,11 +1,11 @@
 """Statistics of models in Triton's terms, read from our metrics."""
 
 from collections import defaultdict
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.schemas import Duration, InferStatistics, ModelStatistics
 from serve.dialects.oip.signature import VERSION
 
 # Routes that name a model and do not classify.
@@ -25,8 +25,8 @@ _APART = {
 _Sums = dict[tuple[str, str], float]
 
 
-def statistics_of(page: str, classifier: Classifier) -> ModelStatistics:
-    """Return what a page of metrics says of a model since its replicas started.
+def statistics_of(page: str, classifier: Classifier) -> dict[str, Any]:
+    """Return what a page of metrics says of a model since its replicas started, in Triton's terms.
 
     Rows that run through the first segment together are one execution. The time of `success`
     includes that of requests that got an error. `compute_input` is tokenization, `compute_infer`
@@ -34,37 +34,34 @@ def statistics_of(page: str, classifier: Classifier) -> ModelStatistics:
     """
     sums = _sums(page, classifier.name)
     first_layer = str(classifier.bundle.manifest.exit_layers[0])
-    none = Duration(count=0, ns=0)
-    return ModelStatistics(
-        name=classifier.name,
-        version=VERSION,
-        last_inference=0,  # not counted
-        inference_count=int(sums["offramp_exits_total", ""]),
-        execution_count=int(sums["offramp_batch_rows_count", first_layer]),
-        inference_stats=InferStatistics(
-            success=_duration(
-                sums["offramp_requests_total", "200"],
-                sums["offramp_request_duration_seconds_sum", ""],
-            ),
-            fail=_duration(sums["offramp_rejected_total", ""]),
-            queue=_stage(sums, "queue"),
-            compute_input=_stage(sums, "tokenize"),
-            compute_infer=_stage(sums, "segment"),
-            compute_output=_stage(sums, "judge"),
-            cache_hit=none,
-            cache_miss=none,
-        ),
-        batch_stats=[],  # sizes are counted in ranges only
-    )
+    succeeded = sums["offramp_requests_total", "200"]
+    return {
+        "name": classifier.name,
+        "version": VERSION,
+        "last_inference": 0,  # not counted
+        "inference_count": int(sums["offramp_exits_total", ""]),
+        "execution_count": int(sums["offramp_batch_rows_count", first_layer]),
+        "inference_stats": {
+            "success": _duration(succeeded, sums["offramp_request_duration_seconds_sum", ""]),
+            "fail": _duration(sums["offramp_rejected_total", ""]),
+            "queue": _stage(sums, "queue"),
+            "compute_input": _stage(sums, "tokenize"),
+            "compute_infer": _stage(sums, "segment"),
+            "compute_output": _stage(sums, "judge"),
+            "cache_hit": _duration(0),
+            "cache_miss": _duration(0),
+        },
+        "batch_stats": [],  # sizes are counted in ranges only
+    }
 
 
-def _stage(sums: _Sums, stage: str) -> Duration:
+def _stage(sums: _Sums, stage: str) -> dict[str, int]:
     name = "offramp_stage_duration_seconds"
     return _duration(sums[f"{name}_count", stage], sums[f"{name}_sum", stage])
 
 
-def _duration(count: float, seconds: float = 0.0) -> Duration:
-    return Duration(count=int(count), ns=round(seconds * 1e9))
+def _duration(count: float, seconds: float = 0.0) -> dict[str, int]:
+    return {"count": int(count), "ns": round(seconds * 1e9)}
 
 
 def _sums(page: str, model: str) -> _Sums:

@@ -8,13 +8,10 @@ from tokenizers import Encoding
 from serve.api.context import AppContext
 from serve.api.model_choice import model_for
 from serve.api.request import Request
-from serve.api.response import Response, json_response
+from serve.api.response import Response
 from serve.api.route import Route
 from serve.api.shown import to_json
 from serve.dialects.tei.schemas import (
-    TeiInfo,
-    TeiLabels,
-    TeiModelType,
     TeiToken,
     TeiTokenizeRequest,
 )
@@ -29,28 +26,28 @@ async def info(context: AppContext, request: Request) -> Response:
     """Describe the model of the path or the only one, in the form of TEI."""
     classifier = context.catalog.pick(request.params.get("model"))
     manifest, options = classifier.bundle.manifest, classifier.options
-    labels = TeiLabels(
-        id2label={str(i): label for i, label in enumerate(manifest.labels)},
-        label2id={label: i for i, label in enumerate(manifest.labels)},
-    )
-    about = TeiInfo(
-        model_id=classifier.name,
-        model_sha=manifest.files[manifest.variants[classifier.precision].weights],
-        model_dtype=_DTYPES[classifier.precision],
-        served_model_name=classifier.name,
-        model_type=TeiModelType(classifier=labels),
-        max_concurrent_requests=options.queue_limits.max_rows,
-        max_input_length=manifest.max_tokens,
-        max_batch_tokens=classifier.batch_limits.max_tokens,
-        max_batch_requests=classifier.batch_limits.max_rows,
-        max_client_batch_size=context.limits.max_inputs,
-        auto_truncate=False,
-        tokenization_workers=options.tokenizer_threads,
-        version=__version__,
-        sha=None,
-        docker_label=None,
-    )
-    return json_response(about)
+    labels = {
+        "id2label": {str(i): label for i, label in enumerate(manifest.labels)},
+        "label2id": {label: i for i, label in enumerate(manifest.labels)},
+    }
+    about = {
+        "model_id": classifier.name,
+        "model_sha": manifest.files[manifest.variants[classifier.precision].weights],
+        "model_dtype": _DTYPES[classifier.precision],
+        "served_model_name": classifier.name,
+        "model_type": {"classifier": labels},
+        "max_concurrent_requests": options.queue_limits.max_rows,
+        "max_input_length": manifest.max_tokens,
+        "max_batch_tokens": classifier.batch_limits.max_tokens,
+        "max_batch_requests": classifier.batch_limits.max_rows,
+        "max_client_batch_size": context.limits.max_inputs,
+        "auto_truncate": False,
+        "tokenization_workers": options.tokenizer_threads,
+        "version": __version__,
+        "sha": None,
+        "docker_label": None,
+    }
+    return Response(to_json(about))
 
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8"}
@@ -110,7 +107,7 @@ MODEL_ROUTES = [
         for path in ("/tokenize", "/models/{model}/tokenize")
     ),
     *(
-        Route("GET", path, info, "read", tag=TAG, shown=TeiInfo, errors=_ERRORS)
+        Route("GET", path, info, "read", tag=TAG, shown=dict[str, Any], errors=_ERRORS)
         for path in ("/info", "/models/{model}/info")
     ),
 ]

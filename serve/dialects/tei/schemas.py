@@ -76,39 +76,6 @@ class TeiToken(ResponseModel):
     stop: int | None
 
 
-class TeiLabels(ResponseModel):
-    """The model's labels."""
-
-    id2label: dict[str, str]
-    label2id: dict[str, int]
-
-
-class TeiModelType(ResponseModel):
-    """The kind of model: all here are classifiers."""
-
-    classifier: TeiLabels
-
-
-class TeiInfo(ResponseModel):
-    """The model and the server's limits."""
-
-    model_id: str
-    model_sha: str = Field(description="SHA-256 of the weights.")
-    model_dtype: str
-    served_model_name: str
-    model_type: TeiModelType
-    max_concurrent_requests: int = Field(description="Texts that a replica admits.")
-    max_input_length: int
-    max_batch_tokens: int
-    max_batch_requests: int
-    max_client_batch_size: int
-    auto_truncate: Literal[False]
-    tokenization_workers: int
-    version: str = Field(description="Version of Offramp.")
-    sha: None
-    docker_label: None
-
-
 class TeiError(ResponseModel):
     """An error as TEI's clients read it."""
 

@@ -73,7 +73,7 @@ class _About:
         return {"ready": alive and not self._context.connections.stopping}
 
     async def model(self, call: Call, message: Any) -> Any:
-        return model_metadata(self._find(message)).model_dump()
+        return model_metadata(self._find(message)).model_dump(mode="json")
 
     async def config(self, call: Call, message: Any) -> Any:
         found = model_config(self._find(message), self._context.limits.max_inputs)
@@ -81,8 +81,7 @@ class _About:
 
     async def statistics(self, call: Call, message: Any) -> Any:
         models = [self._find(message)] if message.name else list(self._context.catalog)
-        found = await model_statistics(self._context, models)
-        return found.model_dump()
+        return {"model_stats": await model_statistics(self._context, models)}
 
     async def index(self, call: Call, message: Any) -> Any:
         models = await model_index(self._context, message.ready)

@@ -16,38 +16,7 @@ from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem, serving, serving_bundles
 from tests.support.tiny import WORDS
 
-CHANGES = {200, 400, 401, 403, 404, 409, 412, 413, 415, 422, 428, 429, 503}
-MODEL_CHANGES = CHANGES - {412, 428}
-LOOKS = {200, 400, 401, 403, 404, 422, 429, 503}
 TEXTS = {"/metrics": "text/plain", "/v1/models/{model}/policy/events": "text/event-stream"}
-DOCUMENTED = {
-    ("post", "/v1/classify"): {200, 400, 401, 403, 404, 413, 415, 422, 429, 500, 503, 504},
-    ("get", "/v1/models"): {200, 400, 401, 403},
-    ("get", "/v1/models/{model}"): {200, 400, 401, 403, 404},
-    ("post", "/v1/models/{model}/load"): MODEL_CHANGES,
-    ("post", "/v1/models/{model}/unload"): MODEL_CHANGES,
-    ("put", "/v1/aliases/{alias}"): MODEL_CHANGES,
-    ("delete", "/v1/aliases/{alias}"): MODEL_CHANGES,
-    ("get", "/v1/aliases"): {200, 400, 401, 403, 503},
-    ("get", "/v1/models/{model}/policy"): {200, 400, 401, 403, 404},
-    ("put", "/v1/models/{model}/policy"): CHANGES,
-    ("patch", "/v1/models/{model}/policy"): CHANGES,
-    ("post", "/v1/models/{model}/policy/rollback"): CHANGES,
-    ("post", "/v1/models/{model}/policy/dry-run"): CHANGES - {428, 503},
-    ("get", "/v1/models/{model}/policy/history"): LOOKS - {429, 503},
-    ("get", "/v1/models/{model}/policy/history/{version}"): LOOKS - {429, 503},
-    ("get", "/v1/models/{model}/policy/events"): LOOKS - {503},
-    ("get", "/v1/models/{model}/quality"): LOOKS - {422, 429, 503},
-    ("get", "/v1/models/{model}/policy/rollout"): LOOKS - {422, 429, 503},
-    **{
-        ("post", f"/v1/models/{{model}}/policy/rollout{tail}"): CHANGES - {428}
-        for tail in ("", "/promote", "/pause", "/resume", "/abort")
-    },
-    ("get", "/"): {200},
-    ("get", "/health/live"): {200},
-    ("get", "/health/ready"): {200, 503},
-    ("get", "/metrics"): {200, 400, 401, 403},
-}
 
 
 def test_server_that_runs_is_live_and_ready(server: LiveServer) -> None:
@@ -156,21 +125,13 @@ def own_routes(bundle_folder: Path) -> dict[str, Any]:
         return document
 
 
-def test_openapi_lists_every_route_and_every_status(own_routes: dict[str, Any]) -> None:
-    found = operations(own_routes)
-    assert set(found) == set(DOCUMENTED)
-    for route, operation in found.items():
-        statuses = set(operation["responses"])
-        assert statuses == {"default", *map(str, DOCUMENTED[route])}, route
-        assert operation["summary"]
-        assert operation["description"]
-
-
 def test_openapi_describes_every_body(own_routes: dict[str, Any]) -> None:
     document = own_routes
     schemas = document["components"]["schemas"]
     assert "HTTPValidationError" not in schemas
     for (_, path), operation in operations(document).items():
+        assert operation["summary"]
+        assert operation["description"]
         for status, response in operation["responses"].items():
             text = TEXTS.get(path) if status == "200" else None
             if text:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from serve.api.model_changes import Asker, ModelChanges
+from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Ack, OnlyReplica, Prepared, Refreshed
 from serve.api.request import Headers, Request
 from serve.assembly import Assembly, assemble_served
@@ -26,7 +26,7 @@ from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 
 LEAVE_LATE = Policy.model_validate({"default": {"rule": "never"}})
-ASKER = Asker(Request(Headers([]), "POST"), "why not")
+ASKED = Request(Headers([]), "POST")
 
 
 class Two:
@@ -115,7 +115,7 @@ def test_what_one_replica_cannot_serve_none_serves(folder: Path) -> None:
 
         two.switches[1]._load = fail
         with pytest.raises(LoadFailed):
-            await two.changes.load("second", None, ASKER)
+            await two.changes.load(ASKED, "second", None, "why not")
         assert two.store.model_set() == two.switches[0].current
         assert not two.switches[0]._prepared
 
@@ -134,13 +134,13 @@ def test_set_that_no_replica_serves_is_taken_back(
 
     async def act(two: Two) -> None:
         with pytest.raises(LoadFailed):
-            await two.changes.load("second", None, ASKER)
+            await two.changes.load(ASKED, "second", None, "why not")
         stored = two.store.model_set()
         assert stored
         assert (list(stored.models), len(stored.history)) == (["first"], 1)
         assert [each.catalog.unfollowed for each in two.switches] == [None, None]
-        changed = await two.changes.load("third", "second", ASKER)
-        assert not [ack for ack in changed.refreshed.acks if ack.problem]
+        _, refreshed = await two.changes.load(ASKED, "third", "second", "why not")
+        assert not [ack for ack in refreshed.acks if ack.problem]
 
     monkeypatch.setattr(Catalog, "set_baseline", fail)
     served = {"first": "first", "third": "second", "default": "first"}
@@ -162,7 +162,7 @@ def test_change_of_the_policy_of_a_model_that_is_being_replaced_is_followed(
             old.change(LEAVE_LATE, None)
 
         monkeypatch.setattr(switch.catalog, "set_baseline", changed_meanwhile)
-        await two.changes.load("first", "second", ASKER)
+        await two.changes.load(ASKED, "first", "second", "why not")
         new = switch.catalog.find("first").policy
         assert new is not old
         assert new.current.version == old.current.version
@@ -185,9 +185,9 @@ def test_alias_moves_while_a_bundle_is_being_loaded(
         return load(*arguments)
 
     async def act(two: Two) -> None:
-        change = asyncio.create_task(two.changes.load("second", None, ASKER))
+        change = asyncio.create_task(two.changes.load(ASKED, "second", None, "why not"))
         await asyncio.to_thread(loading.wait, 60)
-        await two.changes.move_alias("best", "first", ASKER)
+        await two.changes.move_alias(ASKED, "best", "first", "why not")
         assert [each.catalog.aliases.get("best") for each in two.switches] == ["first", "first"]
         moved.set()
         await change
@@ -207,7 +207,7 @@ def test_replicas_with_different_bundles_of_a_name_load_neither(folder: Path) ->
 
         two.switches[1].prepare = other  # type: ignore[method-assign]
         with pytest.raises(LoadFailed):
-            await two.changes.load("second", None, ASKER)
+            await two.changes.load(ASKED, "second", None, "why not")
 
     assert run(folder, act).served == [{"first": "first"}] * 2
 
@@ -215,9 +215,9 @@ def test_replicas_with_different_bundles_of_a_name_load_neither(folder: Path) ->
 def test_replica_that_missed_a_change_follows_when_it_looks(folder: Path) -> None:
     async def act(two: Two) -> None:
         two.away.add(two.switches[1])
-        changed = await two.changes.load("second", None, ASKER)
-        await two.changes.move_alias("default", "second", ASKER)
-        assert (len(changed.refreshed.acks), changed.refreshed.unconfirmed) == (1, 1)
+        _, refreshed = await two.changes.load(ASKED, "second", None, "why not")
+        await two.changes.move_alias(ASKED, "default", "second", "why not")
+        assert (len(refreshed.acks), refreshed.unconfirmed) == (1, 1)
         assert two.served[1] == {"first": "first"}
         await two.switches[1].look()
         two.switches.append(two.replica())  # one that joins now
@@ -257,7 +257,7 @@ def test_user_config_changes_models_in_place_and_keeps_what_was_loaded_on_top(
         await two.user_config([first, second], default="second")
         expected = {"first": "first", "second": "second", "default": "second"}
         assert two.served == [expected] * 2
-        await two.changes.load(extra, None, ASKER)
+        await two.changes.load(ASKED, extra, None, "why not")
         await two.user_config([first, second], default="second")  # deployed again as it was
         assert two.served == [expected | {"extra": "extra"}] * 2
         await two.user_config([second])
@@ -297,7 +297,7 @@ def test_set_of_another_deployment_is_not_followed(folder: Path) -> None:
         assert two.store.put_model_set(other)
         await two.switches[1].look()
         with pytest.raises(Unavailable):
-            await two.changes.load("second", None, ASKER)
+            await two.changes.load(ASKED, "second", None, "why not")
 
     assert run(folder, act).served == [{"first": "first"}] * 2
 
@@ -306,9 +306,9 @@ def test_two_changes_at_once_are_both_made(folder: Path) -> None:
     async def act(two: Two) -> None:
         other = ModelChanges(two.switches[1], two, two.changes.repository)  # type: ignore[arg-type]
         await asyncio.gather(
-            two.changes.load("second", None, ASKER),
-            other.load("again", "second", ASKER),
-            two.changes.move_alias("mood", "first", ASKER),
+            two.changes.load(ASKED, "second", None, "why not"),
+            other.load(ASKED, "again", "second", "why not"),
+            two.changes.move_alias(ASKED, "mood", "first", "why not"),
         )
 
     served = {"first": "first", "second": "second", "again": "second"}

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from serve.access.proxies import TrustedProxies
-from serve.api.forwarded import Forwarded
+from serve.api.access import Forwarded
 from serve.logs import ACCESS_LOG
 from tests.serve.http.proxies import behind
 from tests.serve.support.live_server import LiveServer, serving_bundles

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serve.api.app import HttpApp
 from serve.api.context import AppContext
-from serve.api.errors import described
+from serve.api.route import described
 from serve.assembly import http_app
 from serve.config import ServerConfig
 from serve.dialects.v1.dialect import V1
