@@ -2,14 +2,14 @@
 
 Compares the bundle at full depth with transformers, if --model names what it was made from. Starts
 a server, classifies three texts under targets and rules, shows what the targets became, changes the
-policy's threshold while the server runs, shows the exits in its metrics, and stops it.
+policy's threshold while the server runs, and shows what early exits gain over the whole model.
 """
 
 import argparse
 import sys
 import textwrap
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ from loadtest.http.client import Answer, Client, Json, LivePolicy, Resolved
 from loadtest.http.console import print_text, run_command, started
 from loadtest.http.metrics_page import MetricsPage
 from loadtest.http.server_process import ServerProcess, serve_bundle
+from loadtest.load.sentences import make_sentences
 from serve.errors import OfframpError
 from serve.rules import EXIT_RULE
 
@@ -31,13 +32,16 @@ TEXTS = (
     "You are good at messing up.",
     "I wonder whether the plot was written by a 12-year-old or by an award-winning writer.",
 )
+TARGETS: tuple[Json, ...] = ({"target": {"max_disagreement": 0.01}}, {"target": {"speedup": 2}})
 WISHES: tuple[Json, ...] = (
-    {"target": {"max_disagreement": 0.01}},
-    {"target": {"speedup": 2}},
+    *TARGETS,
     {"rule": "entropy", "threshold": 0.2},
     {"rule": "patience", "patience": 2},
 )
 CAREFUL: Json = {"rule": "entropy", "threshold": 0.01}
+WHOLE: Json = {"rule": "never"}
+# As many texts a request, and requests a round.
+GAIN_TEXTS, GAIN_REQUESTS, GAIN_ROUNDS = 32, 8, 3
 BOLD: Json = {"rule": "entropy", "threshold": 0.6}
 
 
@@ -51,6 +55,14 @@ class Shown(NamedTuple):
     text: str
     wish: Json
     answer: Answer
+
+
+class Gain(NamedTuple):
+    """What a target or rule makes of many texts: mean layers, and answers per second."""
+
+    wish: Json
+    layers: float
+    per_s: float
 
 
 class Moved(NamedTuple):
@@ -108,7 +120,8 @@ def demonstrate(client: Client, console: Console) -> None:
     console.print(_answers_table("Each request says what it wants, or chooses its rule", shown))
     console.print(_targets_table(shown[: len(WISHES)]))
     moved = _change_threshold(client, console)
-    _show_exits(client, console, num_answers=len(shown) + 2 * len(moved))
+    _check_counts(client, num_answers=len(shown) + 2 * len(moved))
+    console.print(_gain_table(measure(client, (WHOLE, *TARGETS))))
 
 
 def _change_threshold(client: Client, console: Console) -> list[Moved]:
@@ -136,20 +149,44 @@ def _check_moved(moved: list[Moved], version: int) -> None:
         raise DemoFailed("no text leaves elsewhere since the default rule was changed")
 
 
-def _show_exits(client: Client, console: Console, num_answers: int) -> None:
-    page = client.metrics()
-    found = [line for line in page.splitlines() if line.startswith("offramp_exit_layer_")]
-    lines = [line for line in found if not line.endswith(" 0.0")]
-    console.print("From /metrics, answers by exit layer (cumulative) and reason, without zeros:")
-    print_text(console, "\n".join(lines))
-    counted = MetricsPage.of(page).exits().total()
+def _check_counts(client: Client, num_answers: int) -> None:
+    counted = MetricsPage.of(client.metrics()).exits().total()
     if counted != num_answers:
         raise DemoFailed(f"the metrics count {counted} exits, but there were {num_answers} answers")
 
 
+def measure(client: Client, wishes: Sequence[Json]) -> list[Gain]:
+    """Have the same made-up sentences classified by each target or rule, in turns."""
+    texts = make_sentences(GAIN_TEXTS * GAIN_REQUESTS, seed=0)
+    requests = [texts[i : i + GAIN_TEXTS] for i in range(0, len(texts), GAIN_TEXTS)]
+    layers, took_s = [0] * len(wishes), [0.0] * len(wishes)
+    for _ in range(GAIN_ROUNDS):
+        for place, wish in enumerate(wishes):
+            began_s = time.monotonic()
+            for request in requests:
+                results = client.classify_all(request, wish)
+                layers[place] += sum(result["exit"]["layer"] for result in results)
+            took_s[place] += time.monotonic() - began_s
+    num = len(texts) * GAIN_ROUNDS
+    return [
+        Gain(wish, total / num, num / seconds)
+        for wish, total, seconds in zip(wishes, layers, took_s, strict=True)
+    ]
+
+
+def _gain_table(gains: Sequence[Gain]) -> Table:
+    num, whole = GAIN_TEXTS * GAIN_REQUESTS, gains[0]
+    title = f"What early exits gain here: {num} sentences, {GAIN_TEXTS} a request, one at a time"
+    table = _table(title, "mean\nlayers", "answers/s", "times\nas many", first="target or rule")
+    for gain in gains:
+        faster = f"{gain.per_s / whole.per_s:.2f}"
+        table.add_row(wish_text(gain.wish), f"{gain.layers:.2f}", f"{gain.per_s:.0f}", faster)
+    return table
+
+
 def _answers_table(title: str, shown: Iterable[Shown]) -> Table:
     """Return a table with a row per text and a line per wish; a text's answers are adjacent."""
-    table = _table(title, "target or rule", "label", "score", "exit\nlayer", "reason", "ms")
+    table = _table(title, "target or rule", "label", "score", "exit\nlayer", "reason")
     for text, rows in groupby(shown, key=lambda row: row.text):
         lines = zip(*((wish_text(row.wish), *_cells(row.answer)) for row in rows), strict=True)
         # As many lines as wishes; the texts are written out in the last table.
@@ -201,6 +238,8 @@ def wish_text(wish: Json) -> str:
     match wish:
         case {"target": {"max_disagreement": share}}:
             return f"at most {100 * share:g} % differ"
+        case {"rule": "never"}:
+            return "the whole model"
         case {"target": {"speedup": factor}}:
             return f"{factor:g} times as fast"
     return rule_text(wish)
@@ -212,8 +251,7 @@ def rule_text(rule: Json) -> str:
 
 
 def _cells(answer: Answer) -> list[str]:
-    figures = (f"{answer.score:.3f}", _layer(answer), answer.reason, f"{answer.total_ms:.1f}")
-    return [answer.label, *figures]
+    return [answer.label, f"{answer.score:.3f}", _layer(answer), answer.reason]
 
 
 def _layer(answer: Answer) -> str:

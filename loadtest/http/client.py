@@ -4,6 +4,7 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from serve.errors import OfframpError
@@ -39,7 +40,6 @@ class Answer(NamedTuple):
     layer: int  # exit layer
     layers: int  # the model's depth
     reason: str
-    total_ms: float
     policy_version: int
     resolved: Resolved | None = None
 
@@ -80,10 +80,15 @@ class Client:
             layer=result["exit"]["layer"],
             layers=result["exit"]["layers"],
             reason=result["exit"]["reason"],
-            total_ms=reply["timing"]["total_ms"],
             policy_version=reply["policy_version"],
             resolved=Resolved.of(reply),
         )
+
+    def classify_all(self, texts: Sequence[str], rule: Json) -> list[Json]:
+        """Classify texts in one request; return their results as the API writes them."""
+        reply = self._json("POST", "/v1/classify", {"inputs": list(texts), "exit": rule})
+        results: list[Json] = reply["results"]
+        return results
 
     def models(self) -> list[Json]:
         """Return the served models: names, labels, exits and more."""
