@@ -81,9 +81,9 @@ serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
 
 # A file's tests share what takes long to make, so a file is run by one process; in their folders'
 # order, so that those of a minute (docs, export) are not the last. One process more than cores, as
-# one mostly waits for a server. Processes share the cores: torch's threads that spin while they
-# wait would take them from the others.
-PYTEST := OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+# one mostly waits for a server. Processes share the cores, and on tiny models torch's threads cost
+# twice what they save.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED) ## run all tests but those of `make nightly`
 	$(PYTEST) -m "not nightly" $(ARGS)

@@ -1,4 +1,4 @@
-"""The tiny bundles, exported once per test run for all tests that only read them.
+"""The tiny bundles, exported once for all tests that only read them.
 
 PyTorch takes seconds to import. The process that hands the tests out reads this file first and
 needs none of it, so it is imported inside functions.
@@ -8,6 +8,7 @@ import fcntl
 import functools
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,6 +20,8 @@ from hypothesis import settings
 
 from serve.access import usage
 from serve.bundle.loader import Bundle, load_bundle
+from tests.support.kept_bundles import kept_bundle
+from tests.support.tiny import write_tiny_bundle
 
 # A busy machine takes longer over an example than any deadline allows for.
 settings.register_profile("default", deadline=None)
@@ -69,14 +72,15 @@ def in_turns(tmp_path_factory: pytest.TempPathFactory) -> InTurns:
 
 @pytest.fixture(scope="session")
 def export_once(in_turns: InTurns) -> Export:
-    """Export as `write_tiny_bundle` does, in that process of the test run which is first."""
+    """Export as `write_tiny_bundle` does, unless an earlier run has; return the run's own copy."""
 
     def export(name: str, *arguments: Any, **options: Any) -> Path:
-        from tests.support.tiny import write_tiny_bundle
-
         with in_turns(name) as folder:
             if not (folder / name).exists():
-                write_tiny_bundle(folder, name, *arguments, **options)
+                kept = kept_bundle(
+                    name, lambda into: write_tiny_bundle(into, name, *arguments, **options)
+                )
+                shutil.copytree(kept, folder / name)
         return folder / name
 
     return export

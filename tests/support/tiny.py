@@ -1,21 +1,22 @@
-"""A tiny model with random weights, and its bundle."""
+"""A tiny model with random weights, and its bundle.
+
+Most tests of the server need the names here and no PyTorch, which takes ten seconds to import.
+"""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from transformers import AlbertConfig, BertConfig
 
-from export import bundle as bundles
-from models.encoders.families import build_encoder
-from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from serve.bundle.manifest import Precision
 from serve.bundle.recording import RECORDING
 from serve.policy.document import Policy
 from tests.support.wordpiece import SPECIAL, wordpiece
+
+if TYPE_CHECKING:
+    from models.multi_exit import MultiExitModel
 
 DEPTH = 4
 LABELS = ("negative", "neutral", "positive")
@@ -46,8 +47,14 @@ _SIZES: dict[str, Any] = {
 }
 
 
-def tiny_model(seed: int = 0, family: Family = "bert") -> MultiExitModel:
+def tiny_model(seed: int = 0, family: Family = "bert") -> "MultiExitModel":
     """Return four layers of width 32; the confidence of the heads grows with depth."""
+    import torch
+    from transformers import AlbertConfig, BertConfig
+
+    from models.encoders.families import build_encoder
+    from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
+
     torch.manual_seed(seed)
     if family == "albert":
         encoder = build_encoder(AlbertConfig(**_SIZES, embedding_size=16))
@@ -80,6 +87,8 @@ def write_tiny_bundle(
     exits: tuple[int, ...] | None = None,
 ) -> Path:
     """Write the model to `folder` and export it to a bundle beside it; return the bundle."""
+    from export import bundle as bundles
+
     model_folder = folder / f"{name}-model"
     tiny_model(family=family).save(model_folder)
     tiny_tokenizer().save(str(model_folder / "tokenizer.json"))

@@ -46,19 +46,18 @@ def differing(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> l
     return [name for name in one if not one[name].equal(other[name])]
 
 
-@pytest.mark.parametrize("options", [{}, {"bf16": True}, {"average_every": 2}])
 @pytest.mark.parametrize(
-    ("recipe", "stop_after"),
+    ("recipe", "stop_after", "options"),
     [
-        ("joint", 1),
-        ("joint", 6),
-        ("joint", 8),
-        ("two-stage", 12),
-        ("two-stage", 15),
-        ("mixed", 14),
-        ("alternating", 3),
-        ("gradient-equilibrium", 5),
-        ("grouped", 3),
+        ("joint", 1, {}),
+        ("joint", 6, {"bf16": True}),
+        ("joint", 8, {"average_every": 2}),
+        ("two-stage", 12, {}),
+        ("two-stage", 15, {"average_every": 2}),
+        ("mixed", 14, {"bf16": True}),
+        ("alternating", 3, {}),
+        ("gradient-equilibrium", 5, {"average_every": 2}),
+        ("grouped", 3, {}),
     ],
 )
 def test_resumed_run_reaches_the_weights_of_an_uninterrupted_one(

@@ -32,7 +32,7 @@ from tests.serve.support.server_process import (
     ServerProcess,
     asking,
     requests_in_flight,
-    run_offramp,
+    run_offramp_alone,
 )
 from tests.support.patience import until
 from tests.support.tiny import DEPTH
@@ -469,7 +469,9 @@ def test_folder_that_sockets_do_not_fit_into_is_an_error_in_one_line(
     folder = tmp_path / ("too-long-for-a-socket" * 5)
     folder.mkdir()
     monkeypatch.setenv("RAY_TMPDIR", str(folder))
-    status, _, error = run_offramp("serve", bundle_folder, "--port", "0", "--precision", "fp32")
+    status, _, error = run_offramp_alone(
+        "serve", bundle_folder, "--port", "0", "--precision", "fp32"
+    )
     assert status == 2, error
     assert error.count("\n") == 1
     assert "path too long; set RAY_TMPDIR to another folder" in error
@@ -483,7 +485,7 @@ def test_replica_that_cannot_start_is_an_error_in_one_line(
     (folder / segment).write_bytes(b"\x08\x08")  # a model of ONNX, without a graph
     digest = sha256_of(folder / segment)
     rewrite_manifest(folder, lambda manifest: manifest["files"].update({segment: digest}))
-    status, _, error = run_offramp("serve", folder, "--port", "0", "--precision", "fp32")
+    status, _, error = run_offramp_alone("serve", folder, "--port", "0", "--precision", "fp32")
     assert status == 2, error
     assert error.count("\n") == 1
     assert error.startswith("offramp: the replicas do not start: ")

@@ -1,24 +1,14 @@
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
 
 import pytest
 
-from serve.cli import main
 from tests.serve.support.live_server import LiveServer, serving_bundles
-
-
-class Ran(NamedTuple):
-    """How a command has ended, and what it has printed."""
-
-    status: int
-    said: str
-    error: str
-
+from tests.serve.support.server_process import Ran, run_offramp
 
 Offramp = Callable[..., Ran]
 
@@ -37,21 +27,10 @@ def still(bundle_folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def offramp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offramp:
-    """Run `offramp` in this process."""
-
-    def run(*words: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["offramp", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return Ran(ended.value.code, *capsys.readouterr())
-
-    monkeypatch.setenv("COLUMNS", "40")
+def offramp(monkeypatch: pytest.MonkeyPatch) -> Offramp:
+    """Run `offramp` in this process, on a narrow terminal."""
     monkeypatch.delenv("OFFRAMP_KEY", raising=False)
-    # Commands of other packages: each call of `main` would add them once more.
-    monkeypatch.setattr("serve.cli.entry_points", lambda group: ())
-    return run
+    return partial(run_offramp, columns=40)
 
 
 @pytest.fixture

@@ -1,25 +1,29 @@
 """`offramp serve` as a real process, with every process that it starts."""
 
+import io
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import httpx
 import psutil
+import pytest
 
 from loadtest.http.child_process import ChildProcess
 from loadtest.http.server_process import OFFRAMP
+from serve.cli import main
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
 from tests.support.tiny import WORDS
@@ -172,14 +176,44 @@ def _all_done(asked: Sequence[Future[object]]) -> bool:
     return all(future.done() for future in asked)
 
 
-def run_offramp(*arguments: str | Path, timeout_s: float = START_S) -> tuple[int, str, str]:
-    """Run a command that ends by itself; return exit status, stdout and stderr."""
+class Ran(NamedTuple):
+    """How a command has ended, and what it has printed."""
+
+    status: int
+    said: str
+    error: str
+
+
+def run_offramp(*arguments: str | Path, columns: int = 120) -> Ran:
+    """Run a command that ends by itself, in this process, without those of other packages."""
+    handler = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(io.StringIO()) as said,
+        redirect_stderr(io.StringIO()) as error,
+        pytest.raises(SystemExit) as ended,
+    ):
+        patch.setenv("COLUMNS", str(columns))
+        patch.setenv("TERM", "dumb")
+        patch.setattr(sys, "argv", ["offramp", *map(str, arguments)])
+        # Each call of `main` would add them once more.
+        patch.setattr("serve.cli.entry_points", lambda group: ())
+        try:
+            main()
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+    assert isinstance(ended.value.code, int)
+    return Ran(ended.value.code, said.getvalue(), error.getvalue())
+
+
+def run_offramp_alone(*arguments: str | Path) -> Ran:
+    """Run a command that ends by itself, in a process of its own."""
     done = subprocess.run(
         [OFFRAMP, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=START_S,
         check=False,
         env={**os.environ, "COLUMNS": "120", "TERM": "dumb"},
     )
-    return done.returncode, done.stdout, done.stderr
+    return Ran(done.returncode, done.stdout, done.stderr)
