@@ -27,8 +27,7 @@ from serve.http.listener import (
     take_shared_port,
     without_brackets,
 )
-from serve.log_file import log_output
-from serve.log_output import Output, logging_to
+from serve.log_output import Output, log_output, logging_to
 from serve.policy.state_folder import opened
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus

@@ -14,7 +14,7 @@ from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import Parity, Precision
 from serve.engine.runner import ModelRunner
-from serve.rules.multipart import decisions
+from serve.rules.signals import decisions
 from serve.rules.traits import Task
 
 # The errors of int8 and fp16 are recorded and not bounded; they must only be finite.

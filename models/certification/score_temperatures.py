@@ -10,7 +10,7 @@ from models.certification.replay import Replay
 from models.certification.temperatures import BOUNDS
 from models.quality.recorded import Recorded
 from serve.policy.ladder import ScoreTemperatures
-from serve.rules.multipart import decisions, probabilities
+from serve.rules.signals import decisions, probabilities
 from serve.rules.traits import Task
 
 # Fewer texts that leave at an exit say less than all texts do.

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from models.quality.recorded import Recorded
-from serve.rules.multipart import distributions
-from serve.rules.signals import log_softmax
+from serve.rules.signals import distributions, log_softmax
 
 # Exits that always agree would otherwise be as sure as floats can be.
 BOUNDS = (0.1, 10.0)

@@ -13,7 +13,7 @@ from models.data.datasets import read_dataset
 from models.data.label_ids import label_order
 from models.data.records import Record, read_records
 from models.errors import UnusableData
-from serve.rules.multipart import decisions, logits_of
+from serve.rules.signals import decisions, logits_of
 from serve.rules.traits import Task, listed
 from serve.tokenization.tokenizer import Text
 

@@ -19,8 +19,8 @@ from serve.classifier.variant import serve_ladder, variant_shape
 from serve.engine.runner import ModelRunner
 from serve.engine.shape import ModelShape
 from serve.policy.applied import AppliedPolicy
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import ExitChoice
+from serve.policy.resolution import ChosenExit
 from serve.policy.target import TargetChoice
 from serve.rules import CompiledRule, NeverRule
 from serve.runtime.hardware import available_threads

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.data.alignment import IGNORED
-from serve.rules.multipart import decisions
 from serve.rules.replay import Logits
+from serve.rules.signals import decisions
 from serve.rules.traits import Traits
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.word_spans import NoWords, WordSpans

@@ -10,7 +10,7 @@ from serve.classifier.flagger import Flagger
 from serve.classifier.score_map import ScoreMap
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.word_spans import NoWords, WordSpans

@@ -14,8 +14,8 @@ from models.quality.answers import read_answers, right_answers
 from models.quality.source import Source
 from serve.classifier.score_map import ScoreMap
 from serve.engine.runner import StepOutput
-from serve.rules.multipart import decisions, probabilities
 from serve.rules.replay import Logits, Recording, Taken
+from serve.rules.signals import decisions, probabilities
 from serve.tokenization.tokenizer import Text, Tokens
 
 ROWS_PER_BATCH = 32

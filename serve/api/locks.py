@@ -19,7 +19,7 @@ from serve.errors import (
 from serve.policy.limits import Lockable
 from serve.policy.profile import Settings, SpecialTokens
 from serve.policy.target import TargetChoice
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 
 # How tokens become the entities that a profile's flag looks at.
 _AGGREGATIONS: Final = (None, "simple")

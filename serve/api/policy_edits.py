@@ -9,10 +9,10 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator
 from serve.api.schemas import examples
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
+from serve.policy.difference import deeper_than, merge_patch
 from serve.policy.document import Policy, WholePolicy
 from serve.policy.entry import MAX_WHY_CHARS, Action, VersionedPolicy
 from serve.policy.live import NextPolicy
-from serve.policy.merge_patch import deeper_than, merge_patch
 from serve.validation import PRINTABLE, RequestModel, explain
 
 MAX_VERSION: Final = 10**18 - 1

@@ -15,7 +15,7 @@ from serve.classifier.classifier import Classifier
 from serve.classifier.score_map import ScoreScale
 from serve.engine.row import Answer, ExitRecord
 from serve.errors import InvalidRequest
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.rules.signals import sigmoid, softmax
 from serve.rules.traits import Task, Traits
 from serve.tokenization.entities import Aggregation, Entity, EntityReader

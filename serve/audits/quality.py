@@ -7,9 +7,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.audits.counts import DEGRADED, REQUEST, AuditCounts, AuditKey, Tally
+from serve.audits.counts import DEGRADED, REQUEST, AuditCounts, AuditKey, Bound, Tally, promises
 from serve.audits.evidence import confidence_sequence, log10_restarted
-from serve.audits.promise import Bound, promises
 from serve.policy.ladder import Loss
 from serve.policy.live import Live
 from serve.policy.served_ladder import ServedLadder

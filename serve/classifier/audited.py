@@ -8,8 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.audits.counts import DEGRADED, REQUEST, AuditKey, Seen, Tally
-from serve.audits.promise import Promise, promise_of
+from serve.audits.counts import DEGRADED, REQUEST, AuditKey, Promise, Seen, Tally, promise_of
 from serve.audits.record import AuditRecord, RowLogits
 from serve.classifier.classification import Classification
 from serve.classifier.flagger import Flagger, probabilities
@@ -21,10 +20,10 @@ from serve.engine.row import Answer
 from serve.engine.runner import Ids
 from serve.policy.document import DEFAULT
 from serve.policy.ladder import SCORE_TOLERANCE
+from serve.policy.profile import Windows
 from serve.policy.served_ladder import ServedLadder
-from serve.policy.windowing import Windows
-from serve.rules.multipart import decisions
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
+from serve.rules.signals import decisions
 from serve.rules.traits import Traits
 from serve.tokenization.entities import Aggregation, EntityReader
 from serve.tokenization.tokenizer import Tokens

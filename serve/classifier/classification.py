@@ -14,13 +14,11 @@ from serve.classifier.flagger import Flagger
 from serve.classifier.windowed import Windowed, WindowsReport, num_tokens
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.errors import OfframpError
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.flag import AnyFlag
 from serve.policy.live import Live
 from serve.policy.overload import Cause
-from serve.policy.profile import SpecialTokens
-from serve.policy.resolution import Resolution
-from serve.policy.windowing import Windows
+from serve.policy.profile import SpecialTokens, Windows
+from serve.policy.resolution import ChosenExit, Resolution
 from serve.tokenization.entities import Aggregation
 from serve.tokenization.inputs import Input
 from serve.tokenization.tokenizer import Tokens

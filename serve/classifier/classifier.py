@@ -29,9 +29,8 @@ from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, InvalidRequest, OfframpError
 from serve.policy.flag import check_flag
 from serve.policy.live import Live, LivePolicy
-from serve.policy.profile import Settings
+from serve.policy.profile import Settings, Windows, check_windows
 from serve.policy.store import Store
-from serve.policy.windowing import Windows, check_windows
 from serve.rollout.watch import RolloutWatch
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place

@@ -9,8 +9,7 @@ from serve.errors import InvalidRequest
 from serve.policy.document import ExitChoice, ProfileName
 from serve.policy.flag import Flag
 from serve.policy.overload import Degrade
-from serve.policy.profile import SpecialTokens
-from serve.policy.windowing import Windows
+from serve.policy.profile import SpecialTokens, Windows
 from serve.rules.traits import Task
 from serve.tokenization.entities import OF_WORDS, Aggregation
 from serve.tokenization.inputs import Ids, Input

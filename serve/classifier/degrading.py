@@ -8,10 +8,10 @@ from serve.classifier.classification import Classification
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, Priority
 from serve.errors import DeadlineExceeded
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.faster_rungs import FasterRungs
 from serve.policy.overload import CAUSES, Cause
-from serve.rules.reason import Reason
+from serve.policy.resolution import ChosenExit
+from serve.rules.criterion import Reason
 
 # A request may wait for this share of its time. The rest is for its own run, and for what the
 # estimate of the wait does not know.

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag, deferrals, thresholds
-from serve.rules.label_kinds import name_of
 from serve.rules.signals import sigmoid, softmax
-from serve.rules.traits import Traits
+from serve.rules.traits import Traits, name_of
 from serve.tokenization.entities import Aggregation, EntityReader
 from serve.tokenization.tokenizer import Tokens
 

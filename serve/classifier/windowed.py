@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from serve.classifier.flagger import Flagger, probabilities
 from serve.engine.row import Answer, Row
-from serve.policy.windowing import Windows
-from serve.rules.reason import Reason
+from serve.policy.profile import Windows
+from serve.rules.criterion import Reason
 from serve.rules.traits import Task
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut

@@ -25,8 +25,7 @@ from serve.dry_run.predicted import on_audits_here
 from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
 from serve.http.settings import DRAIN_S, ConnectionState
-from serve.log_file import log_output
-from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
+from serve.log_output import BatchedHandler, Output, Write, configure_logs, log_output, write_stderr
 from serve.metrics.metrics import Metrics
 from serve.policy.database import Database
 from serve.policy.model_set import ModelSet

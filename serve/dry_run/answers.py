@@ -12,11 +12,10 @@ from serve.classifier.score_map import ScoreMap
 from serve.dry_run.texts import Part
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag, deferrals, thresholds
-from serve.rules.label_kinds import OUTSIDE
-from serve.rules.multipart import decisions, probabilities
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.rules.replay import Taken
-from serve.rules.traits import Traits
+from serve.rules.signals import decisions, probabilities
+from serve.rules.traits import OUTSIDE, Traits
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.word_spans import NoWords, WordSpans

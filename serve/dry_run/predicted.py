@@ -9,13 +9,12 @@ from serve.audits.record import AuditRecord
 from serve.bundle.recording import RECORDING
 from serve.classifier.classifier import Classifier
 from serve.dry_run.answers import AnswerReader
-from serve.dry_run.exit_trial import TooLong, Trial, Which
+from serve.dry_run.exit_trial import TooLong, Totals, Trial, Which
 from serve.dry_run.texts import Texts
-from serve.dry_run.totals import Totals
 from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.applied import AppliedPolicy
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import DEFAULT, Policy
+from serve.policy.resolution import ChosenExit
 from serve.rules.replay import Recording
 
 # `certifying`: the texts that certify the variant. `training`: those that the model was measured

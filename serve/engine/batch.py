@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from serve.engine.row import Row
 from serve.engine.runner import Hidden, ModelRunner
-from serve.rules.head_output import HeadOutput, Prediction
-from serve.rules.rule_state import RuleState
+from serve.rules.criterion import HeadOutput, Prediction
+from serve.rules.judge import RuleState
 from serve.rules.traits import Traits
 
 _ARANGE = np.arange(4096, dtype=np.int64)

@@ -25,9 +25,8 @@ from serve.engine.row import BatchStats, Outcome, Row
 from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits, Scheduler
 from serve.engine.shape import ModelShape
-from serve.rules.head_output import HeadOutput
+from serve.rules.criterion import HeadOutput, Reason
 from serve.rules.judge import judge
-from serve.rules.reason import Reason
 
 log = logging.getLogger(__name__)
 

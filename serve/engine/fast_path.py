@@ -22,10 +22,8 @@ from serve.engine.row import Outcome, Row
 from serve.engine.runner import Hidden, Ids, ModelRunner, StepOutput
 from serve.engine.scheduler import Scheduler
 from serve.engine.shape import ModelShape
-from serve.rules.head_output import HeadOutput
-from serve.rules.judge import judge
-from serve.rules.reason import Reason
-from serve.rules.rule_state import RuleState
+from serve.rules.criterion import HeadOutput, Reason
+from serve.rules.judge import RuleState, judge
 from serve.rules.signals import meaningless
 
 log = logging.getLogger(__name__)

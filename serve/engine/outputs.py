@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from serve.engine.batch import Batch
 from serve.engine.row import Answer, ExitRecord, Outcome, Row, SegmentTrace
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.rules.signals import meaningless
 from serve.rules.traits import Task, Traits
 

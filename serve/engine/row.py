@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from serve.errors import OfframpError
 from serve.rules import CompiledRule
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 
 
 class Priority(IntEnum):

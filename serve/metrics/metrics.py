@@ -32,7 +32,7 @@ from serve.metrics.names import (
     OF_REPLICAS,
 )
 from serve.metrics.scraped import FamilyCollector, connection_samples, model_samples
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.version import __version__
 
 # Once a route is used, its failures are on the page.

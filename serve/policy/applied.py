@@ -5,13 +5,12 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from serve.errors import InvalidRule, TargetOutOfReach
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import DEFAULT, ExitChoice, Policy
 from serve.policy.faster_rungs import FasterRungs
 from serve.policy.flag import AnyFlag, problem_of_flag, thresholds
 from serve.policy.problems import problem_of_rule, problem_of_target, why_full
 from serve.policy.profile import RuleOrTarget
-from serve.policy.resolution import Resolution, nearest
+from serve.policy.resolution import ChosenExit, Resolution, nearest
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target, TargetChoice
 from serve.rules import ExitRule

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import ExitChoice, Policy
 from serve.policy.ladder import Loss
 from serve.policy.overload import Degrade, LossLimit, Overload
 from serve.policy.problems import blame
-from serve.policy.resolution import Resolution, ServedRung
+from serve.policy.resolution import ChosenExit, Resolution, ServedRung
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
 from serve.rules import CompiledRule

@@ -13,8 +13,7 @@ from pydantic import (
 )
 
 from serve.errors import InvalidRule
-from serve.rules.label_kinds import flaggable
-from serve.rules.traits import Traits, listed
+from serve.rules.traits import Traits, flaggable, listed
 from serve.validation import RequestModel
 
 # No model here has as many, and messages list them.

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from serve.rules import ExitRule, NeverRule
-from serve.rules.fields import Share
+from serve.rules.rule import Share
 from serve.validation import Frozen
 
 # `disagreement`: another answer than full depth's, which needs no labels. `metric`: a text that

@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from serve.errors import TargetOutOfReach
 from serve.policy.ladder import OF_REFERENCE, Certificate, Loss
+from serve.policy.profile import NO_SETTINGS, Settings
 from serve.policy.target import Target
-from serve.rules import ExitRule
+from serve.rules import CompiledRule, ExitRule
 
 # A figure that a client has read, and sends back rounded to seven digits, is met.
 _ROUNDING = 1e-6
@@ -211,3 +212,24 @@ def _from_reference(rung: ServedRung) -> str:
     if share is None:
         return "how often it differs from a reference is not known"
     return f"it differs from the reference for {100 * share:.2f} % of the certifying texts"
+
+
+class ChosenExit(NamedTuple):
+    """What a request's choice has become.
+
+    Attributes:
+        rule: the rule within the policy's limits, worked out for the variant.
+        resolution: what the chosen target has become; None where a rule was chosen.
+        settings: what else the chosen profile says.
+        problem: why the default or a profile is not what it says; None if it is.
+        movable: whether the target allows some label to differ, so that under overload a faster
+            rung may take the rule's place.
+        moved: whether a faster rung has taken the rule's place.
+    """
+
+    rule: CompiledRule
+    resolution: Resolution | None = None
+    settings: Settings = NO_SETTINGS
+    problem: str | None = None
+    movable: bool = False
+    moved: bool = False

@@ -5,12 +5,10 @@ from the code of the system it comes from.
 """
 
 from serve.rules.compiled_rule import CompiledRule, check_rule, compile_rule
-from serve.rules.kinds.classes import ClassesRule
-from serve.rules.kinds.confidence import ConfidenceRule
-from serve.rules.kinds.confident_patience import ConfidentPatienceRule
+from serve.rules.kinds.confidence import ClassesRule, ConfidenceRule
 from serve.rules.kinds.decision import DecisionRule
 from serve.rules.kinds.fixed import LayerRule, NeverRule
-from serve.rules.kinds.patience import PatienceRule
+from serve.rules.kinds.patience import ConfidentPatienceRule, PatienceRule
 from serve.rules.kinds.threshold import (
     EntropyRule,
     LearnedRule,

@@ -1,14 +1,83 @@
-"""How a kind of rule judges rows: arithmetic over many rows at once."""
+"""How a kind of rule judges rows: arithmetic over many rows at once.
+
+From what an exit head gives, to which rows may leave, why, and what they leave with.
+"""
 
 import math
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.rules.head_output import HeadOutput, Prediction
-from serve.rules.reason import Reason
+
+class Reason(IntEnum):
+    """Why a row left, or that it stays."""
+
+    STAYS = 0
+    CONFIDENT = 1
+    PATIENCE = 2
+    LAYER = 3
+    MAX_LAYER = 4
+    FINAL = 5
+    DEADLINE = 6
+    VOTES = 7
+
+    @property
+    def label(self) -> str:
+        """The reason's name in JSON and metrics."""
+        return self.name.lower()
+
+
+class HeadOutput(NamedTuple):
+    """What one exit head gives for the rows of a batch.
+
+    Attributes:
+        logits: (rows, labels); for token classification (rows, tokens, labels).
+        uncertainty: (rows,) the error that the head predicts for itself; None without one.
+        counted: (rows, tokens) for token classification: which tokens rules look at. Padding and
+            special tokens are left out.
+    """
+
+    logits: NDArray[np.float32]
+    uncertainty: NDArray[np.float32] | None = None
+    counted: NDArray[np.bool_] | None = None
+
+    def of(self, rows: NDArray[np.intp]) -> "HeadOutput":
+        """Return the output for these rows only."""
+        return HeadOutput(
+            self.logits[rows],
+            None if self.uncertainty is None else self.uncertainty[rows],
+            None if self.counted is None else self.counted[rows],
+        )
+
+
+class Prediction(NamedTuple):
+    """What rows would leave with now, where that is not the logits of this exit.
+
+    Attributes:
+        logits: (rows, labels); for token classification (rows, tokens, labels).
+        exit_index: (rows,) the exit whose head gave the logits, counted from 0.
+        label: (rows,) the label that the rule chose; -1 for the label of the largest logit.
+    """
+
+    logits: NDArray[np.float32]
+    exit_index: NDArray[np.int64]
+    label: NDArray[np.int64]
+
+    @classmethod
+    def at(cls, logits: NDArray[np.float32], exit_index: int) -> "Prediction":
+        """Return a copy of one exit's own logits as the prediction of its rows."""
+        num_rows = len(logits)
+        exits = np.full(num_rows, exit_index, np.int64)
+        return cls(logits.copy(), exits, np.full(num_rows, -1, np.int64))
+
+    def put(self, rows: NDArray[np.intp], own: "Prediction") -> None:
+        """Write what some of the rows would leave with."""
+        self.logits[rows], self.exit_index[rows] = own.logits, own.exit_index
+        self.label[rows] = own.label
+
 
 # Arrays by name. Of a batch: rows first. Of one fresh row: without the axis of rows.
 Columns: TypeAlias = dict[str, NDArray[Any]]

@@ -11,12 +11,10 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdap
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from serve.rules.kinds.classes import ClassesRule
-from serve.rules.kinds.confidence import ConfidenceRule
-from serve.rules.kinds.confident_patience import ConfidentPatienceRule
+from serve.rules.kinds.confidence import ClassesRule, ConfidenceRule
 from serve.rules.kinds.decision import DecisionRule
 from serve.rules.kinds.fixed import LayerRule, NeverRule
-from serve.rules.kinds.patience import PatienceRule
+from serve.rules.kinds.patience import ConfidentPatienceRule, PatienceRule
 from serve.rules.kinds.threshold import (
     EntropyRule,
     LearnedRule,

@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from serve.errors import InvalidRule
 from serve.rules.compiled_rule import CompiledRule, compile_rule
-from serve.rules.head_output import HeadOutput
-from serve.rules.judge import Decision, judge
+from serve.rules.criterion import HeadOutput, Reason
+from serve.rules.judge import Decision, RuleState, judge
 from serve.rules.kinds.threshold import LearnedRule
-from serve.rules.reason import Reason
 from serve.rules.rule import Rule
-from serve.rules.rule_state import RuleState
 from serve.rules.traits import Traits
 
 # (exits, rows, labels); for token classification (exits, rows, tokens, labels).

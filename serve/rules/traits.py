@@ -1,8 +1,15 @@
-"""What of a model decides which exit rules it can follow, and how its logits are read."""
+"""What of a model decides which exit rules it can follow, and how its logits are read.
+
+Of a tagger that is also which kinds of entities its labels stand for.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 Task: TypeAlias = Literal["single_label", "multi_label", "regression", "token"]
 
@@ -39,3 +46,65 @@ def listed(values: Iterable[object]) -> str:
 def logits_shape(traits: Traits) -> tuple[int, ...]:
     """Return the shape of one row's logits before any exit; tokens come with the first."""
     return (0, len(traits.labels)) if traits.task == "token" else (len(traits.labels),)
+
+
+OUTSIDE = "O"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tags:
+    """The labels of a tagger, split into tag and kind.
+
+    Attributes:
+        names: names by label id.
+        begins: (labels,) whether a label always begins an entity.
+        kinds: (labels,) equal for labels that may continue each other.
+    """
+
+    names: tuple[str, ...]
+    begins: NDArray[np.bool_]
+    kinds: NDArray[np.intp]
+
+    def firsts(
+        self, labels: NDArray[np.intp], rows: NDArray[np.intp] | None = None
+    ) -> NDArray[np.intp]:
+        """Return where entities begin, and runs of tokens outside any.
+
+        Args:
+            labels: (tokens,) label ids of one or more tokens.
+            rows: (tokens,) the texts that they are of, ascending; None for one text.
+        """
+        kinds = self.kinds[labels]
+        begins = self.begins[labels[1:]] | (kinds[1:] != kinds[:-1])
+        if rows is not None:
+            begins |= rows[1:] != rows[:-1]
+        return np.append(True, begins).nonzero()[0]
+
+
+@lru_cache(maxsize=64)
+def tags_of(names: tuple[str, ...]) -> Tags:
+    """Return the labels of a tagger, split into tag and kind."""
+    bare = [kind_of(name) for name in names]
+    begins = np.array([name.startswith("B-") for name in names])
+    return Tags(names, begins, np.unique(bare, return_inverse=True)[1])
+
+
+def kind_of(label: str) -> str:
+    """Return a token's label without its B- or I-: equal ones make one entity."""
+    return label[2:] if label[:2] in ("B-", "I-") else label
+
+
+def name_of(label: str) -> str:
+    """Return what an entity of a token's label is called: what follows the first hyphen, if any.
+
+    So does transformers. Labels of several kinds may share a name: B-PER, S-PER and E-PER.
+    """
+    return label.split("-", 1)[-1]
+
+
+def flaggable(traits: Traits) -> tuple[str, ...]:
+    """Return the labels that can flag: of tokens, the names of entities."""
+    if traits.task != "token":
+        return traits.labels
+    names = dict.fromkeys(name_of(label) for label in traits.labels)
+    return tuple(name for name in names if name != OUTSIDE)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.rules.label_kinds import OUTSIDE, name_of, tags_of
+from serve.rules.traits import OUTSIDE, name_of, tags_of
 from serve.tokenization.word_spans import WordSpanFinder, WordSpans
 
 Aggregation: TypeAlias = Literal["none", "simple", "first", "average", "max"]

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from serve.errors import InvalidRequest
-from serve.log_file import LogFile, log_output
-from serve.log_output import MAX_WAITING, BatchedHandler, Output
+from serve.log_output import MAX_WAITING, BatchedHandler, LogFile, Output, log_output
 from serve.logs import ACCESS_LOG
 from tests.support.patience import until
 

@@ -15,6 +15,7 @@ from serve.api.route import Route
 from serve.api.routes.models import UNKNOWN_MODEL, named_model
 from serve.api.routes.policy import ResolvedExit
 from serve.api.schemas import SparseModel, examples
+from serve.dry_run.exit_trial import Totals, interval
 from serve.dry_run.predicted import (
     Exits,
     Found,
@@ -25,7 +26,6 @@ from serve.dry_run.predicted import (
     on_audits_here,
     on_recording,
 )
-from serve.dry_run.totals import Totals, interval
 from serve.errors import InvalidRequest, InvalidRule, PreconditionFailed, VersionConflict
 from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.difference import changes

@@ -22,12 +22,12 @@ from serve.api.route import Handler, Route, read_parameters
 from serve.api.routes.models import UNKNOWN_MODEL, named_model
 from serve.api.schemas import ShownRule, SparseModel
 from serve.policy.applied import AppliedPolicy
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.difference import changes
 from serve.policy.document import Policy
 from serve.policy.entry import Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate
 from serve.policy.live import Kept
+from serve.policy.resolution import ChosenExit
 from serve.policy.rollout import RolloutState
 
 # Largest changes of one version in a list, as JSON.

@@ -22,8 +22,7 @@ from serve.policy.entry import Action, RolloutAction, VersionedPolicy, now
 from serve.policy.live import NextPolicy
 from serve.policy.rollout import Arm, Plan, PublicRollout, Rollout, RolloutState
 from serve.rollout.judged import ArmReport, Verdict
-from serve.rollout.moves import moved, started
-from serve.rollout.watch import too_early
+from serve.rollout.watch import moved, started, too_early
 
 
 class RolloutMove(UnconditionalEdit):

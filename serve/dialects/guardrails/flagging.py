@@ -19,9 +19,9 @@ from serve.classifier.flagger import FlaggedBy
 from serve.dialects.guardrails.parameters import GuardrailParameters, with_detector
 from serve.errors import InvalidRequest, NoFlag, OfframpError
 from serve.policy.flag import AnyFlag, thresholds, with_threshold
-from serve.policy.windowing import Windows
-from serve.rules.label_kinds import flaggable
-from serve.rules.reason import Reason
+from serve.policy.profile import Windows
+from serve.rules.criterion import Reason
+from serve.rules.traits import flaggable
 
 # A blank text is classified as this one, so that the other texts keep their places, and settings
 # are checked where all texts are blank.

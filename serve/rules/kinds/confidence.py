@@ -1,20 +1,27 @@
-"""The largest probability, at the exit's temperature."""
+"""The largest probability against one threshold, or against one for each label."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit, fit_width
-from serve.rules.fields import Shares
-from serve.rules.head_output import HeadOutput, Prediction
+from serve.errors import InvalidRule
+from serve.rules.criterion import (
+    Criterion,
+    FreshColumns,
+    HeadOutput,
+    Judgement,
+    Prediction,
+    RowsAtExit,
+    fit_width,
+)
 from serve.rules.kinds.threshold import GAP_SLACK, Threshold, shown
-from serve.rules.rule import PartwiseRule, num_choices
-from serve.rules.signals import confidence
-from serve.rules.traits import Traits, logits_shape
+from serve.rules.rule import PartwiseRule, Rule, Share, Shares, beyond_signal, num_choices
+from serve.rules.signals import confidence, softmax
+from serve.rules.traits import Task, Traits, listed, logits_shape
 
 
 class ConfidenceRule(PartwiseRule):
@@ -95,3 +102,53 @@ class MostConfident(Confidence):
 
     def stay_gap(self, threshold: float, num_labels: int, temperature: float) -> float:
         return math.nan
+
+
+class ClassesRule(Rule):
+    """Leave early only with certain labels, each when its probability exceeds its own threshold.
+
+    Early-exit monoBERT (Xin et al. 2020). There a label need not be the most probable one; here
+    it must be, or a row would leave with a label that was not listed. From thresholds of 1/2 on
+    that is the same.
+    """
+
+    tasks: ClassVar[tuple[Task, ...]] = ("single_label",)
+
+    rule: Literal["classes"] = "classes"
+    thresholds: Annotated[dict[str, Share], Field(min_length=1)] = Field(
+        description="Thresholds by label, strict: leave when the label is the answer and its "
+        "probability is above. Rows with other labels go on."
+    )
+
+    def __hash__(self) -> int:
+        return hash((self.min_layer, self.max_layer, frozenset(self.thresholds.items())))
+
+    def check(self, traits: Traits) -> None:
+        super().check(traits)
+        unknown = [label for label in self.thresholds if label not in traits.labels]
+        if unknown:
+            raise InvalidRule(f"no label {unknown[0]!r}; the model has {listed(traits.labels)}")
+
+    def surely_leave(self, traits: Traits) -> tuple[bool | None, ...]:
+        # A label that is not listed never leaves, as with threshold 1.
+        thresholds = (self.thresholds.get(label, 1.0) for label in traits.labels)
+        found = {beyond_signal(threshold, 1.0, 1 / len(traits.labels)) for threshold in thresholds}
+        return (found.pop() if len(found) == 1 else None,) * len(traits.exits)
+
+    def criterion(self, traits: Traits) -> Criterion:
+        return Classes()
+
+    def columns(self, traits: Traits) -> FreshColumns:
+        thresholds = [self.thresholds.get(label, np.inf) for label in traits.labels]
+        return {"label_thresholds": np.array(thresholds, np.float32)}
+
+
+@dataclass(frozen=True)
+class Classes(Criterion):
+    """The best label's probability against that label's threshold."""
+
+    def judge(self, rows: RowsAtExit, head: HeadOutput) -> Judgement:
+        p, label = softmax(head.logits), head.logits.argmax(axis=-1)
+        each_row = np.arange(len(label))
+        signal = p[each_row, label]
+        return Judgement(signal > rows["label_thresholds"][each_row, label], signal)

@@ -8,13 +8,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from serve.errors import InvalidRule
-from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
-from serve.rules.fields import Share
-from serve.rules.head_output import HeadOutput
-from serve.rules.label_kinds import flaggable, name_of, tags_of
-from serve.rules.multipart import probabilities
-from serve.rules.rule import PROBABILITIES, Rule
-from serve.rules.traits import Task, Traits, listed
+from serve.rules.criterion import Criterion, FreshColumns, HeadOutput, Judgement, RowsAtExit
+from serve.rules.rule import PROBABILITIES, Rule, Share
+from serve.rules.signals import probabilities
+from serve.rules.traits import Task, Traits, flaggable, listed, name_of, tags_of
 
 _MOST_LABELS = 1000
 _Bounds = Annotated[dict[str, Share], Field(min_length=1, max_length=_MOST_LABELS)]

@@ -8,9 +8,7 @@ import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
 from serve.errors import InvalidRule
-from serve.rules.criterion import Criterion, Judgement, RowsAtExit
-from serve.rules.head_output import HeadOutput
-from serve.rules.reason import Reason
+from serve.rules.criterion import Criterion, HeadOutput, Judgement, Reason, RowsAtExit
 from serve.rules.rule import Rule, exits_of
 from serve.rules.traits import Traits
 

@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
-from serve.rules.fields import AtLeastZeros, Shares
-from serve.rules.head_output import HeadOutput
-from serve.rules.multipart import distributions, reduced
-from serve.rules.rule import PartwiseRule, Rule, num_choices
-from serve.rules.signals import entropy, margin, normalized_entropy
+from serve.rules.criterion import Criterion, FreshColumns, HeadOutput, Judgement, RowsAtExit
+from serve.rules.rule import AtLeastZeros, PartwiseRule, Rule, Shares, num_choices
+from serve.rules.signals import distributions, entropy, margin, normalized_entropy, reduced
 from serve.rules.traits import Task, Traits
 
 # From this distance of two logits on, the second label's probability is 0 in float32.

@@ -8,12 +8,17 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from serve.errors import InvalidRule
-from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
-from serve.rules.fields import Weights
-from serve.rules.head_output import HeadOutput, Prediction
-from serve.rules.multipart import decisions
-from serve.rules.reason import Reason
-from serve.rules.rule import Rule, check_one_per_exit
+from serve.rules.criterion import (
+    Criterion,
+    FreshColumns,
+    HeadOutput,
+    Judgement,
+    Prediction,
+    Reason,
+    RowsAtExit,
+)
+from serve.rules.rule import Rule, Weights, check_one_per_exit
+from serve.rules.signals import decisions
 from serve.rules.traits import Task, Traits
 
 

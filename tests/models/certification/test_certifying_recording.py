@@ -7,12 +7,11 @@ from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.recording import CERTIFYING
 from serve.classifier.score_map import ScoreMap
 from serve.dry_run.answers import AnswerReader
-from serve.dry_run.exit_trial import Trial
+from serve.dry_run.exit_trial import Totals, Trial
 from serve.dry_run.texts import Texts
-from serve.dry_run.totals import Totals
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.ladder import Ladder
 from serve.policy.profile import Settings
+from serve.policy.resolution import ChosenExit
 from serve.policy.served_ladder import ServedLadder
 from serve.rules import ExitRule
 from serve.rules.replay import Recording

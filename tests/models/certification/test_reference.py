@@ -14,7 +14,7 @@ from models.quality.recorded import recorded
 from models.quality.source import BundleSource
 from serve.bundle.loader import load_bundle
 from serve.policy.ladder import OF_REFERENCE, Ladder, Rung
-from serve.rules.multipart import decisions, probabilities
+from serve.rules.signals import decisions, probabilities
 from serve.rules.traits import Task
 from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text

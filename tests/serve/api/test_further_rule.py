@@ -10,8 +10,7 @@ import pytest
 from pydantic import Field
 
 from serve.rules import Rule
-from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
-from serve.rules.head_output import HeadOutput
+from serve.rules.criterion import Criterion, FreshColumns, HeadOutput, Judgement, RowsAtExit
 from serve.rules.registry import RULES
 from serve.rules.traits import Task, Traits
 from tests.serve.support.live_server import LiveServer

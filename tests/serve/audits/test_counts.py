@@ -5,11 +5,12 @@ from serve.audits.counts import (
     MAX_KEYS,
     AuditCounts,
     AuditKey,
+    Bound,
+    Promise,
     Seen,
     Tally,
     counts_of_all,
 )
-from serve.audits.promise import Bound, Promise
 from serve.policy.database import Database
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from serve.audits.counts import AuditCounts, AuditKey, Tally
+from serve.audits.counts import AuditCounts, AuditKey, Tally, promise_of
 from serve.audits.guardrail import Guardrail
-from serve.audits.promise import promise_of
 from serve.logs import TRAIL
 from serve.policy.database import Database
 from serve.policy.document import DEFAULT, Policy

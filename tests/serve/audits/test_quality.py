@@ -1,7 +1,6 @@
 import pytest
 
-from serve.audits.counts import AuditKey, Tally
-from serve.audits.promise import Bound, Promise
+from serve.audits.counts import AuditKey, Bound, Promise, Tally
 from serve.audits.quality import ProfileQuality, profile_quality
 from serve.policy.ladder import Loss
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from serve.audits.safer import safer_policy
+from serve.audits.guardrail import safer_policy
 from serve.policy.applied import AppliedPolicy
 from serve.policy.document import Policy
 from serve.policy.ladder import Loss

@@ -23,7 +23,7 @@ from serve.dialects.v1.answer import LabelOutput, RegressionOutput, TokenOutput
 from serve.policy.audit import Audit
 from serve.policy.database import Database
 from serve.policy.document import ExitChoice, Policy
-from serve.policy.windowing import Windows
+from serve.policy.profile import Windows
 from serve.rules import LayerRule, NeverRule
 from serve.rules.replay import Recording
 from serve.rules.traits import Task

@@ -16,8 +16,8 @@ from serve.classifier.flagger import Flagger
 from serve.classifier.windowed import Windowed, num_tokens, num_windows
 from serve.engine.row import Answer, Row
 from serve.errors import Cancelled, ModelFailure, OfframpError
-from serve.policy.windowing import Windows
-from serve.rules.reason import Reason
+from serve.policy.profile import Windows
+from serve.rules.criterion import Reason
 from serve.tokenization.inputs import InputReader
 from serve.tokenization.tokenizer import Text, Tokens
 from serve.tokenization.windows import Cut

@@ -14,7 +14,7 @@ from serve.access.keys import Key, new_key
 from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.policy.live import Live
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from tests.serve.dialects.spoken import BASIC, CONTENTS, LABEL, LONG, PARAMETERS, SPEAK, Dial
 from tests.serve.http.grpc.conftest import asked, stub
 from tests.serve.support.live_server import LiveServer, serving_grpc

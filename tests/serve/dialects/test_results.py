@@ -19,7 +19,7 @@ from serve.dialects.v1.answer import (
     TokenOutput,
 )
 from serve.engine.row import Answer, ExitRecord
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.word_spans import WordSpanFinder

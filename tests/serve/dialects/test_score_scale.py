@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from serve.bundle.loader import load_bundle
-from serve.rules.multipart import probabilities
+from serve.rules.signals import probabilities
 from serve.rules.traits import Task
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import certificate, ladder, rung

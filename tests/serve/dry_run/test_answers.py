@@ -11,15 +11,15 @@ from serve.classifier.flagger import Flagger
 from serve.classifier.score_map import ScoreMap
 from serve.classifier.windowed import combine
 from serve.dry_run.answers import AnswerReader, full_depth
+from serve.dry_run.exit_trial import interval
 from serve.dry_run.texts import Part
-from serve.dry_run.totals import interval
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag, Bands
-from serve.policy.windowing import Windows
+from serve.policy.profile import Windows
 from serve.rules import LayerRule
-from serve.rules.multipart import decisions
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.rules.replay import Recording, Taken
+from serve.rules.signals import decisions
 from serve.rules.traits import Task, Traits
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut

@@ -6,7 +6,7 @@ from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, OfframpError, Overloaded
 from serve.rules import EntropyRule
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from tests.serve.support.fake_runner import fake_row
 
 COSTS = CostModel([SegmentCost(fixed_s=1.0, per_token_s=0.25)] * 4)

@@ -10,7 +10,7 @@ from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Cancelled, ModelFailure
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from tests.serve.support.core_bench import CoreBench
 from tests.serve.support.fake_runner import Heads
 from tests.serve.support.fake_runner import fake_row as row_for

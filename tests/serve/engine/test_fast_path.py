@@ -12,7 +12,7 @@ from serve.engine.row import Answer
 from serve.engine.runner import Hidden, Ids, StepOutput
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from tests.serve.support.core_bench import CoreBench
 from tests.serve.support.fake_runner import fake_row
 from tests.serve.support.lost_device import ILLEGAL_ADDRESS

@@ -16,9 +16,8 @@ from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
 from serve.errors import ModelFailure
 from serve.rules import EntropyRule, ExitRule, LayerRule
-from serve.rules.head_output import HeadOutput
-from serve.rules.judge import Decision, judge
-from serve.rules.rule_state import RuleState
+from serve.rules.criterion import HeadOutput
+from serve.rules.judge import Decision, RuleState, judge
 from serve.runtime.cpu_runner import CpuRunner
 from tests.serve.support.lost_device import ILLEGAL_ADDRESS
 from tests.support.tiny import DEPTH

@@ -12,7 +12,7 @@ from serve.engine.row import Answer, Row
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
 from serve.rules import ExitRule, LayerRule, NeverRule
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.runtime.cpu_runner import CpuRunner
 from tests.support.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS, Family, tiny_model
 

@@ -11,8 +11,7 @@ from serve.engine.batch import Batch
 from serve.engine.outputs import final_outputs, record_exit
 from serve.engine.row import Answer
 from serve.rules import ConfidenceRule, VotingRule
-from serve.rules.head_output import HeadOutput
-from serve.rules.reason import Reason
+from serve.rules.criterion import HeadOutput, Reason
 from serve.rules.traits import Task, Traits
 from tests.serve.support.core_bench import CoreBench
 from tests.serve.support.fake_runner import fake_row as row_for

@@ -21,7 +21,7 @@ from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from tests.serve.support.fake_runner import FakeRunner
 from tests.serve.support.fake_runner import fake_row as row_for
 from tests.serve.support.rule_strategies import rules_of, traits_of

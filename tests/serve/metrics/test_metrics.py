@@ -10,7 +10,7 @@ from serve.engine.row import Answer, BatchStats
 from serve.metrics import metrics as metrics_module
 from serve.metrics.metrics import Metrics, ModelObserver
 from serve.metrics.names import REQUEST_SECONDS, ROWS, STAGE_SECONDS
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from serve.version import __version__
 
 NAMES = {

@@ -5,7 +5,7 @@ from serve.engine.row import Answer
 from serve.errors import OfframpError
 from serve.metrics.metrics import Metrics
 from serve.metrics.page import ReplicaCount, merge_pages
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 
 
 def page(answers: int, layer_index: int = 0) -> str:

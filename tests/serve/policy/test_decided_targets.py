@@ -6,8 +6,8 @@ import pytest
 
 from serve.errors import InvalidRule, OfframpError, TargetOutOfReach
 from serve.policy.applied import AppliedPolicy, checked
-from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import Policy
+from serve.policy.resolution import ChosenExit
 from serve.policy.target import Target, TargetChoice
 from serve.rules import EXIT_RULE
 from tests.serve.support.ladders import (

@@ -17,8 +17,7 @@ from serve.policy.document import Policy
 from serve.policy.entry import Change, RolloutAction, VersionedPolicy
 from serve.policy.live import LivePolicy
 from serve.policy.rollout import Arm, Plan
-from serve.rollout.moves import moved, started
-from serve.rollout.watch import RolloutWatch
+from serve.rollout.watch import RolloutWatch, moved, started
 from tests.serve.support.ladders import TRAITS, served
 
 LIVE = Policy.model_validate({"default": {"rule": "layer", "layer": 3}})

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.rules.head_output import HeadOutput
+from serve.rules.criterion import HeadOutput, Reason
 from serve.rules.judge import Decision, judge
-from serve.rules.reason import Reason
 from serve.rules.traits import Traits
 from tests.serve.support.judging import NAN, NUM_EXITS, THREE, rule, state_of
 

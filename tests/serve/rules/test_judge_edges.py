@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.rules import EntropyRule
-from serve.rules.head_output import HeadOutput
+from serve.rules.criterion import HeadOutput, Reason
 from serve.rules.judge import judge
-from serve.rules.multipart import reduced
-from serve.rules.reason import Reason
 from serve.rules.signals import (
     confidence,
     entropy,
     margin,
     normalized_entropy,
+    reduced,
     sigmoid,
     softmax,
 )

@@ -11,11 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serve.rules import ExitRule
-from serve.rules.head_output import HeadOutput
-from serve.rules.judge import Decision, judge
-from serve.rules.multipart import probabilities
-from serve.rules.reason import Reason
-from serve.rules.rule_state import RuleState
+from serve.rules.criterion import HeadOutput, Reason
+from serve.rules.judge import Decision, RuleState, judge
+from serve.rules.signals import probabilities
 from serve.rules.traits import Task, Traits
 from tests.serve.support.judging import state_of
 from tests.serve.support.rule_reference import Follower, Step

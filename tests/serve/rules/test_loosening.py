@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.rules.head_output import HeadOutput
+from serve.rules.criterion import HeadOutput
 from serve.rules.traits import Traits
 from tests.serve.support.judging import NUM_EXITS, THREE, judged, rule
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from serve.rules.head_output import HeadOutput
-from serve.rules.judge import judge
-from serve.rules.rule_state import RuleState
+from serve.rules.criterion import HeadOutput
+from serve.rules.judge import RuleState, judge
 from serve.rules.traits import Traits
 from tests.serve.support.judging import NUM_EXITS, THREE, rule, saying, state_of
 

@@ -19,10 +19,8 @@ from serve.rules import (
     PatienceRule,
     compile_rule,
 )
-from serve.rules.head_output import HeadOutput
-from serve.rules.judge import judge
-from serve.rules.reason import Reason
-from serve.rules.rule_state import RuleState
+from serve.rules.criterion import HeadOutput, Reason
+from serve.rules.judge import RuleState, judge
 from serve.rules.traits import Traits
 from tests.serve.support.rule_strategies import EXITS, rules_of, traits_of
 

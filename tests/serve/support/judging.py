@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serve.rules import EXIT_RULE, ExitRule, compile_rule
-from serve.rules.head_output import HeadOutput
-from serve.rules.judge import judge
-from serve.rules.multipart import decisions
-from serve.rules.reason import Reason
-from serve.rules.rule_state import RuleState
+from serve.rules.criterion import HeadOutput, Reason
+from serve.rules.judge import RuleState, judge
+from serve.rules.signals import decisions
 from serve.rules.traits import Traits
 
 NUM_EXITS = 6

@@ -8,7 +8,7 @@ from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.row import Answer, Outcome, Row
 from serve.engine.scheduler import BatchLimits, Scheduler
 from serve.rules import EntropyRule, NeverRule
-from serve.rules.reason import Reason
+from serve.rules.criterion import Reason
 from tests.serve.support.fake_runner import fake_row
 
 DEPTH = 6
