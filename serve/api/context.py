@@ -11,10 +11,9 @@ from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
-from serve.dry_run.thread import DryRunThread
 from serve.http.settings import ConnectionState
 from serve.metrics.metrics import Metrics
-from serve.policy.threads import PolicyThreads
+from serve.policy.threads import DryRunThread, PolicyThreads
 from serve.tracing import Tracing
 
 _MOST_HELD: Final = WebLimits().max_buffered_bytes

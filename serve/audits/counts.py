@@ -141,10 +141,7 @@ class Seen(NamedTuple):
         return losses.get(loss)
 
 
-class _Summed(BaseModel):
-    # A later version may write more fields.
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
+class _Summed(_Stored):
     def _sums(self, other: Self) -> dict[str, Any]:
         """Return the sum of each field, those that are times left out."""
         fields = set(type(self).model_fields) - {"since"}

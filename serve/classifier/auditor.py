@@ -16,7 +16,7 @@ from serve.classifier.audited import AuditedText, Comparing, audited_text
 from serve.classifier.classification import Classification
 from serve.engine.audit_rows import AuditText, EveryExit
 from serve.engine.engine import Engine
-from serve.policy.audit import Audit
+from serve.policy.document import Audit
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.errors import OfframpError
 from serve.policy.flag import AnyFlag
 from serve.policy.live import Live
-from serve.policy.overload import Cause
 from serve.policy.profile import SpecialTokens, Windows
 from serve.policy.resolution import ChosenExit, Resolution
+from serve.policy.target import Cause
 from serve.tokenization.entities import Aggregation
 from serve.tokenization.inputs import Input
 from serve.tokenization.tokenizer import Tokens

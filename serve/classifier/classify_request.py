@@ -8,8 +8,8 @@ from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag, m
 from serve.errors import InvalidRequest
 from serve.policy.document import ExitChoice, ProfileName
 from serve.policy.flag import Flag
-from serve.policy.overload import Degrade
 from serve.policy.profile import SpecialTokens, Windows
+from serve.policy.target import Degrade
 from serve.rules.traits import Task
 from serve.tokenization.entities import OF_WORDS, Aggregation
 from serve.tokenization.inputs import Ids, Input

@@ -9,8 +9,8 @@ from serve.engine.engine import Engine
 from serve.engine.row import Answer, Priority
 from serve.errors import DeadlineExceeded
 from serve.policy.faster_rungs import FasterRungs
-from serve.policy.overload import CAUSES, Cause
 from serve.policy.resolution import ChosenExit
+from serve.policy.target import CAUSES, Cause
 from serve.rules.criterion import Reason
 
 # A request may wait for this share of its time. The rest is for its own run, and for what the

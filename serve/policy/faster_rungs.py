@@ -6,11 +6,10 @@ from typing import NamedTuple, TypeAlias
 
 from serve.policy.document import ExitChoice, Policy
 from serve.policy.ladder import Loss
-from serve.policy.overload import Degrade, LossLimit, Overload
 from serve.policy.problems import blame
 from serve.policy.resolution import ChosenExit, Resolution, ServedRung
 from serve.policy.served_ladder import ServedLadder
-from serve.policy.target import Target
+from serve.policy.target import Degrade, LossLimit, Overload, Target
 from serve.rules import CompiledRule
 
 _Losses: TypeAlias = tuple[tuple[Loss, float], ...]

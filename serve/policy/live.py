@@ -15,9 +15,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from serve.errors import InvalidRule, RolloutConflict, UnknownVersion, VersionConflict
 from serve.logs import TRAIL, fields
 from serve.policy.applied import AppliedPolicy, checked
-from serve.policy.audit import Audit
 from serve.policy.difference import change_line, changes
-from serve.policy.document import Policy
+from serve.policy.document import Audit, Policy
 from serve.policy.entry import Change, VersionedPolicy
 from serve.policy.rollout import ArmOf, Rollout
 from serve.policy.served_ladder import ServedLadder

@@ -6,7 +6,7 @@ It is kept where policies are. A change is made from the newest version, as one 
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, NonNegativeInt, StringConstraints
 
@@ -119,8 +119,7 @@ class ModelSet(_Named):
             if each.model in models and name not in models
         }
         said = {name: Alias(model=model, since=at, by="config") for name, model in aliases.items()}
-        change = SetChange(at=at, by="config", action="start")
-        found = self._changed(change, models=dict(models), aliases=kept | said)
+        found = self._changed(dict(models), kept | said, at=at, by="config", action="start")
         return found.model_copy(update={"baseline": baseline})
 
     def loaded(
@@ -133,10 +132,8 @@ class ModelSet(_Named):
         """
         self.check_loadable(name)
         before = self.models.get(name)
-        change = SetChange(
-            at=now(), by=by, action="load", model=name, bundle=bundle.name, why=why
-        ).model_copy(update={"before": before.name if before else None})
-        return self._changed(change, models={**self.models, name: bundle})
+        said = {"model": name, "bundle": bundle.name, "before": before and before.name}
+        return self._changed({**self.models, name: bundle}, action="load", by=by, why=why, **said)
 
     def check_loadable(self, name: str) -> None:
         """Raise what `loaded` would raise."""
@@ -166,9 +163,8 @@ class ModelSet(_Named):
                 f"model: {_listed(named)} stands for {name}; move or remove the alias first"
             )
         models = {each: bundle for each, bundle in self.models.items() if each != name}
-        bundle = self.models[name].name
-        change = SetChange(at=now(), by=by, action="unload", model=name, bundle=bundle, why=why)
-        return self._changed(change, models=models)
+        said = {"model": name, "bundle": self.models[name].name}
+        return self._changed(models, action="unload", by=by, why=why, **said)
 
     def aliased(
         self, alias: str, model: str | None, by: str = ANONYMOUS, why: str | None = None
@@ -194,20 +190,15 @@ class ModelSet(_Named):
                 f"alias: there are {MAX_ALIASES}, the most that may be; remove one"
             )
         aliases = {name: each for name, each in self.aliases.items() if name != alias}
-        change = SetChange(
-            at=now(), by=by, action="alias", alias=alias, model=model, why=why
-        ).model_copy(update={"before": before.model if before else None})
         if model is not None:
-            aliases[alias] = Alias(model=model, since=change.at, by=by, why=change.why)
-        return self._changed(change, aliases=aliases)
+            aliases[alias] = Alias(model=model, since=now(), by=by, why=why)
+        said = {"alias": alias, "model": model, "before": before and before.model}
+        return self._changed(self.models, aliases, action="alias", by=by, why=why, **said)
 
     def _changed(
-        self,
-        change: SetChange,
-        models: dict[str, ServedBundle] | None = None,
-        aliases: dict[str, Alias] | None = None,
+        self, models: dict[str, ServedBundle], aliases: dict[str, Alias] | None = None, **said: Any
     ) -> "ModelSet":
-        models = self.models if models is None else models
+        change = SetChange(**{"at": now(), **said})
         aliases = self.aliases if aliases is None else aliases
         return ModelSet(
             version=self.version + 1,

@@ -12,8 +12,7 @@ from pydantic import (
 
 from serve.errors import InvalidRule
 from serve.policy.flag import Flag, check_flag
-from serve.policy.overload import Degrade
-from serve.policy.target import TargetChoice, bounds_in
+from serve.policy.target import Degrade, TargetChoice, bounds_in
 from serve.rules import ExitRule, Rule
 from serve.rules.traits import Traits
 from serve.validation import RequestModel, unsaid

@@ -12,8 +12,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, NonNegativeInt, model_validator
 
-from serve.policy.audit import Audit
-from serve.policy.document import Policy
+from serve.policy.document import Audit, Policy
 from serve.validation import RequestModel
 
 Arm = Literal["live", "candidate"]

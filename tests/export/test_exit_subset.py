@@ -1,7 +1,6 @@
 from export.exit_subset import fitting_calibration, fitting_policy
 from serve.bundle.calibration import Calibration, VariantCalibration
-from serve.policy.audit import Audit
-from serve.policy.document import Policy
+from serve.policy.document import Audit, Policy
 from serve.policy.ladder import Data
 from serve.policy.limits import Limits
 from serve.rules import EntropyRule, LayerRule, NeverRule

@@ -13,8 +13,7 @@ import yaml
 from serve.config import ServerConfig, ServerLimits, UserConfig
 from serve.engine.scheduler import BatchLimits
 from serve.http.settings import DRAIN_S, ConnectionLimits
-from serve.policy.audit import Audit, Guard
-from serve.policy.document import Policy
+from serve.policy.document import Audit, Guard, Policy
 from serve.policy.limits import Limits
 from serve.policy.profile import Settings
 from serve.version import __version__

@@ -34,16 +34,8 @@ def explained(model: type[BaseModel], document: Any) -> str:
             'exit.patience: must be 1 or more, not 0; to run the full model, say {"rule": "never"}',
         ),
         (
-            {"inputs": "a", "exit": {"rule": "confidence", "threshold": "0.9"}},
-            "exit.threshold: must be a valid number, not '0.9'",
-        ),
-        (
             {"inputs": "a", "exit": {"rule": "confidence", "threshold": [0.9, 1.5]}},
             "exit.threshold[1]: must be less than or equal to 1, not 1.5",
-        ),
-        (
-            {"inputs": "a", "exit": {"rule": "margin", "threshold": ["a"]}},
-            "exit.threshold[0]: must be a valid number, not 'a'",
         ),
         (
             {"inputs": "a", "exit": {"rule": "voting", "votes": 1, "weights": 2}},
@@ -56,14 +48,6 @@ def explained(model: type[BaseModel], document: Any) -> str:
         (
             {"inputs": "a", "exit": {"rule": "voting", "votes": 2, "share": 1, "exponent": 1}},
             "exit: give either votes or share with exponent",
-        ),
-        (
-            {"inputs": "a", "exit": {"rule": "patience", "patience": 1, "threshold": 0.1}},
-            "exit.threshold: unknown field",
-        ),
-        (
-            {"inputs": "a", "exit": {"rule": "never", "min_layer": 2, "max_layer": 1}},
-            "exit: min_layer 2 is beyond max_layer 1",
         ),
         (
             {"inputs": "a", "exit": {"rule": "x"}},
@@ -85,18 +69,6 @@ def explained(model: type[BaseModel], document: Any) -> str:
         ),
         ({"inputs": "a", "exit": {}}, "exit: must have a rule"),
         ({"inputs": "a", "exit": {"profile": "fast", "x": 1}}, "exit.x: unknown field"),
-        (
-            {"inputs": "a", "exit": {"profile": 3}},
-            "exit.profile: must be a valid string, not 3",
-        ),
-        (
-            {"inputs": "a", "exit": {"profile": ""}},
-            "exit.profile: a name must be 1 to 64 letters, digits, '_', '-' or '.'",
-        ),
-        (
-            {"inputs": "a", "exit": {"rule": "never", "profile": "fast"}},
-            "exit.profile: unknown field",
-        ),
     ],
 )
 def test_request_is_explained_by_place_and_expectation(document: Any, sentence: str) -> None:
@@ -111,15 +83,8 @@ ENTROPY, PATIENCE = {"rule": "entropy"}, {"rule": "patience"}
 @pytest.mark.parametrize(
     ("exit_choice", "sentence"),
     [
-        (ENTROPY, "exit.threshold: required"),
-        ({**ENTROPY, "threshold": True}, "exit.threshold: must be a valid"),
         ({**ENTROPY, "threshold": None}, "exit.threshold: must be a valid"),
-        ({**ENTROPY, "threshold": 10**400}, "exit.threshold: must be"),
-        ({**PATIENCE, "patience": 1.0}, "exit.patience: must be a valid"),
-        ({**PATIENCE, "patience": True}, "exit.patience: must be a valid"),
-        ({**PATIENCE, "patience": 2**31}, "exit.patience: must be less"),
         ({**PATIENCE, "patience": 10**30}, "exit.patience: must be less"),
-        ({"rule": "layer", "layer": 0}, "exit.layer: must be greater"),
         ({"rule": {"a": 1}}, "exit: unknown rule"),
         ({"max_disagreement": 0.01}, f'{A_TARGET}{{"max_disagreement": 0.01}}}}'),
         ({"certified": True, "max_ms": [5]}, f'{A_TARGET}{{"max_ms": ..., "certified": true}}}}'),
@@ -153,22 +118,10 @@ def test_exit_choice_is_explained(exit_choice: Any, sentence: str) -> None:
             'profiles.a: a target is missing: say {"exit": {"target": {"max_loss": 0.01}}}',
         ),
         (
-            {"default": {"max_loss": 0.01}},
-            'default: a target is missing: say {"target": {"max_loss": 0.01}}',
-        ),
-        (
-            {"profiles": {"rule": {"rule": "layer", "layer": 0}}},
-            "profiles.rule.layer: must be greater than 0, not 0",
-        ),
-        (
             {"profiles": {"entropy": {"rule": "entropy", "threshold": -1}}},
             "profiles.entropy.threshold: must be greater than or equal to 0, not -1",
         ),
         ({"profiles": {"a b": {"rule": "never"}}}, "profiles.a b: a name must be 1 to 64 letters"),
-        (
-            {"default": {"rule": "layer", "layer": 0}},
-            "default.layer: must be greater than 0, not 0",
-        ),
     ],
 )
 def test_names_of_alternatives_are_no_part_of_the_place(document: Any, sentence: str) -> None:

@@ -16,8 +16,8 @@ from serve.api.shown import ExitReport, ShownScale, Signal
 from serve.classifier.classify_request import ClassifyRequest
 from serve.dialects.v1.answer import write
 from serve.policy.ladder import Certificate
-from serve.policy.overload import Cause
 from serve.policy.rollout import Arm
+from serve.policy.target import Cause
 
 _ON_DEMAND = "Only if `return` asks for them. "
 _EXITS = f"{_ON_DEMAND}Every exit on the input's way, its own included."

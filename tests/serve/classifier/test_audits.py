@@ -20,9 +20,8 @@ from serve.classifier.classifier import Classifier
 from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.options import EngineOptions
 from serve.dialects.v1.answer import LabelOutput, RegressionOutput, TokenOutput
-from serve.policy.audit import Audit
 from serve.policy.database import Database
-from serve.policy.document import ExitChoice, Policy
+from serve.policy.document import Audit, ExitChoice, Policy
 from serve.policy.profile import Windows
 from serve.rules import LayerRule, NeverRule
 from serve.rules.replay import Recording

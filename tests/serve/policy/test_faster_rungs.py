@@ -9,7 +9,7 @@ from serve.errors import InvalidRule
 from serve.policy.applied import AppliedPolicy, checked
 from serve.policy.document import ExitChoice, Policy
 from serve.policy.faster_rungs import FasterRungs, Path
-from serve.policy.overload import Degrade
+from serve.policy.target import Degrade
 from tests.serve.support.ladders import (
     BOLD,
     EITHER,

@@ -21,28 +21,17 @@ def resolved(**bounds: Any) -> Resolution:
 @pytest.mark.parametrize(
     ("bounds", "rule"),
     [
-        ({"max_disagreement": 0}, NEVER),
         ({"max_disagreement": 0.004}, NEVER),
         ({"max_disagreement": 0.005}, STRICT),
-        ({"max_disagreement": 0.029}, SAFE),
-        ({"max_disagreement": 0.49}, BOLD),
         ({"max_disagreement": 0.49, "certified": False}, WILD),
         ({"max_disagreement": 0.019, "certified": False}, SAFE),
-        ({"max_loss": 0.004}, NEVER),
         ({"max_loss": 0.005}, SAFE),
-        ({"max_loss": 0.49, "certified": False}, BOLD),
-        ({"max_loss": 0.005, "max_disagreement": 0.005}, NEVER),
         ({"max_loss": 0.02, "max_disagreement": 0.01}, SAFE),
-        ({"speedup": 1}, NEVER),
         ({"speedup": 1.5}, BOLD),
-        ({"speedup": 2.5}, WILD),
         ({"speedup": 1.5, "certified": True}, BOLD),
-        ({"max_layers": 3}, SAFE),
         ({"max_layers": 3.6}, STRICT),
-        ({"max_ms": 2}, BOLD),
         ({"max_ms": 2, "max_layers": 1.5}, WILD),
         ({"max_disagreement": 0.03, "max_layers": 3}, BOLD),
-        ({"max_disagreement": 0.01, "max_ms": 3}, SAFE),
     ],
 )
 def test_each_target_has_its_rung(bounds: dict[str, Any], rule: dict[str, Any]) -> None:

@@ -27,32 +27,6 @@ def reason(logits: Any, traits: Traits, counted: Any = None, **sides: dict[str, 
     return int(said(logits, traits, counted, **sides).reasons[0])
 
 
-def of(*p: float) -> list[float]:
-    """Return the logits of several labels' probabilities."""
-    return [float(np.log(x / (1 - x))) for x in p]
-
-
-ABOVE, BELOW = {"a": 0.9, "b": 0.8}, {"a": 0.1, "b": 0.2}
-
-
-@pytest.mark.parametrize(
-    ("p", "above", "below", "both"),
-    [
-        ((0.95, 0.5, 0.5), LEAVES, STAYS, LEAVES),
-        ((0.05, 0.85, 0.5), LEAVES, STAYS, LEAVES),
-        ((0.05, 0.5, 0.99), STAYS, STAYS, STAYS),
-        ((0.05, 0.15, 0.99), STAYS, LEAVES, LEAVES),
-        ((0.5, 0.15, 0.01), STAYS, STAYS, STAYS),
-    ],
-)
-def test_one_label_above_is_enough_and_all_must_be_below(
-    p: tuple[float, ...], above: Reason, below: Reason, both: Reason
-) -> None:
-    assert reason(of(*p), SETS, leave_above=ABOVE) == above
-    assert reason(of(*p), SETS, leave_below=BELOW) == below
-    assert reason(of(*p), SETS, leave_above=ABOVE, leave_below=BELOW) == both
-
-
 def test_of_one_label_per_text_the_bounds_are_of_the_softmax_and_equality_leaves() -> None:
     logits = np.log([0.5, 0.25, 0.25])
     for traits, at in ((THREE, 0.5), (SETS, 1 / 3)):
@@ -102,13 +76,3 @@ def test_all_labels_whose_entities_have_one_name_are_a_flags_label() -> None:
         found = [[6.0 * (name == said) for name in traits.labels] for said in ("O", label)]
         assert reason(found, traits, every, leave_above={"PER": 0.98}) == LEAVES
         assert reason(found, traits, every, leave_below={"PER": 0.02}) == STAYS
-
-
-def test_tokens_that_do_not_count_decide_nothing() -> None:
-    sides: dict[str, Any] = {"leave_above": {"PER": 0.5}, "leave_below": {"PER": 0.5}}
-    counted = np.array([[False, True, False]])
-    padded = [[NAN] * 4, *tokens("O"), *tokens("B-PER")]
-    found = said(padded, TAGS, counted, **sides)
-    assert (found.reasons[0], found.signals[0]) == (LEAVES, pytest.approx(0.0025, 0.1))
-    none = said(padded, TAGS, np.zeros((1, 3), np.bool_), **sides)
-    assert (none.reasons[0], none.signals[0]) == (STAYS, 0)

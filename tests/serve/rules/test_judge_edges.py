@@ -84,11 +84,6 @@ def test_learned_errors_and_classes_are_compared_strictly() -> None:
     assert left_at(rule("classes", thresholds={"a": lower}), SAME) == FIRST
 
 
-def test_a_head_that_gives_no_error_is_never_believed() -> None:
-    learned = Traits(THREE.exits, THREE.labels, learned=True)
-    assert left_at(rule("learned", threshold=1.0), SAME, learned) == LAST
-
-
 @pytest.mark.parametrize(
     ("name", "never", "always"),
     [
@@ -163,11 +158,6 @@ def test_a_threshold_above_the_largest_entropy_leaves_at_the_first_permitted_exi
     assert left_at(rule(name, threshold=threshold, min_layer=3), even) == 3
 
 
-def test_an_entropy_at_the_threshold_is_not_confident() -> None:
-    equal = np.zeros((NUM_EXITS, 1, 3), np.float32)
-    assert left_at(rule("confident_patience", threshold=1, patience=1), equal) == LAST
-
-
 @pytest.mark.parametrize(
     ("votes", "said", "expected"),
     [
@@ -193,12 +183,6 @@ def test_votes_are_counted_and_the_majority_answers(
     (left,) = judged([rule("voting", votes=votes)], saying(said))
     assert (left.index, "abc"[left.label]) == expected
     assert left.reason == (Reason.VOTES if left.index < LAST else Reason.FINAL)
-
-
-def test_a_share_at_equality_is_enough() -> None:
-    exactly = rule("voting", share=0.6, exponent=1, min_layer=5)
-    assert left_at(exactly, saying("abaabb")) == 4
-    assert left_at(rule("voting", share=0.6001, exponent=1, min_layer=5), saying("abaabb")) == LAST
 
 
 def test_a_label_that_no_head_believes_in_keeps_a_finite_logit() -> None:
@@ -298,14 +282,6 @@ def test_a_text_without_tokens_of_its_own_has_signal_zero_and_stays(each: Any) -
         decision = judge(columns, said, index, len(EXITS))
         assert decision.reasons.tolist() == [Reason.STAYS]
         assert decision.signals.tolist() == [0]
-
-
-def test_fresh_rows_of_one_rule_do_not_share_their_progress() -> None:
-    patient = rule("patience", patience=3)
-    first, second = state_of([patient], THREE), state_of([patient], THREE)
-    for index in range(2):
-        judge(first, HeadOutput(saying("c")[0]), index, NUM_EXITS)
-    assert (first.columns["streak"].tolist(), second.columns["streak"].tolist()) == ([1], [0])
 
 
 def test_equal_rules_of_different_models_are_compiled_apart() -> None:
