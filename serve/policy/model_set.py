@@ -132,7 +132,11 @@ class ModelSet(_Named):
         """
         self.check_loadable(name)
         before = self.models.get(name)
-        said = {"model": name, "bundle": bundle.name, "before": before and before.name}
+        said: dict[str, Any] = {
+            "model": name,
+            "bundle": bundle.name,
+            "before": before and before.name,
+        }
         return self._changed({**self.models, name: bundle}, action="load", by=by, why=why, **said)
 
     def check_loadable(self, name: str) -> None:
@@ -163,7 +167,7 @@ class ModelSet(_Named):
                 f"model: {_listed(named)} stands for {name}; move or remove the alias first"
             )
         models = {each: bundle for each, bundle in self.models.items() if each != name}
-        said = {"model": name, "bundle": self.models[name].name}
+        said: dict[str, Any] = {"model": name, "bundle": self.models[name].name}
         return self._changed(models, action="unload", by=by, why=why, **said)
 
     def aliased(
@@ -192,7 +196,7 @@ class ModelSet(_Named):
         aliases = {name: each for name, each in self.aliases.items() if name != alias}
         if model is not None:
             aliases[alias] = Alias(model=model, since=now(), by=by, why=why)
-        said = {"alias": alias, "model": model, "before": before and before.model}
+        said: dict[str, Any] = {"alias": alias, "model": model, "before": before and before.model}
         return self._changed(self.models, aliases, action="alias", by=by, why=why, **said)
 
     def _changed(
