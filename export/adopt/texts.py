@@ -13,7 +13,7 @@ from models.data.unlabelled import without_label
 from models.errors import UnusableData
 from models.quality.recorded import Recorded, inputs, recorded
 from models.quality.source import Source
-from serve.rules.multipart import decisions
+from serve.rules.signals import decisions
 from serve.tokenization.tokenizer import Text
 
 # Of calibrating texts, a third chooses rules; 300 others allow a bound of 1 %.

@@ -20,7 +20,7 @@ from models.quality.recorded import recorded
 from models.quality.source import TorchSource
 from serve.bundle.loader import load_bundle
 from serve.errors import OfframpError, TargetOutOfReach
-from serve.rules.multipart import decisions
+from serve.rules.signals import decisions
 from serve.rules.traits import Task
 from serve.tokenization.tokenizer import Text
 from tests.support.tiny import LABELS, WORDS, tiny_tokenizer
