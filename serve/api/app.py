@@ -66,7 +66,7 @@ class HttpApp:
             stop_first: called at shutdown, before the engines stop.
         """
         self._context, self._stop_first = context, stop_first
-        self._recorder = Recorder(context.metrics, context.access_log, context.tracing)
+        self._recorder = Recorder(context)
         self._own_headers = OwnHeaders(context)
         pages.console_files()  # compressed before requests wait for them
         own = (*_OPERATORS, *operation_routes(context.access.open_metrics), *pages.ROUTES)

@@ -10,13 +10,13 @@ from pydantic import BaseModel, ValidationError
 
 from serve.api.json_decoding import parse_json
 from serve.api.request import Request
+from serve.api.response import JSON
 from serve.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
 from serve.validation import explain
 
 Body = TypeVar("Body", bound=BaseModel)
 
-_JSON: Final = "application/json"
-_MERGE_PATCH: Final = "application/merge-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
 # What curl says with -d if nothing else is said.
 CURLS_FORM: Final = "application/x-www-form-urlencoded"
 
@@ -27,7 +27,7 @@ _MAX_QUERY_CHARS: Final = 256
 async def read_json(
     request: Request,
     schema: type[Body],
-    types: Collection[str] = (_JSON,),
+    types: Collection[str] = (JSON,),
     optional: bool = False,
 ) -> Body:
     """Return the body of a request as a schema.
@@ -60,11 +60,6 @@ async def read_json(
         raise InvalidRequest(explain(error)) from None
 
 
-async def read_patch(request: Request, schema: type[Body]) -> Body:
-    """Return the body of a PATCH, as `read_json`."""
-    return await read_json(request, schema, (_JSON, _MERGE_PATCH))
-
-
 async def read_bytes(request: Request) -> bytes:
     """Return the body of a request as it came.
 
@@ -89,13 +84,13 @@ async def give_way(num_bytes: int) -> None:
 def media_type(request: Request) -> str:
     """Return what the body is declared as; curl's form with a key, which no page knows, is JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return _JSON if kind == CURLS_FORM and request.client.key else kind
+    return JSON if kind == CURLS_FORM and request.client.key else kind
 
 
 def not_json() -> UnsupportedMediaType:
     """Return the error of a body that is not declared as JSON."""
     return UnsupportedMediaType(
-        f"send JSON, with the header Content-Type: {_JSON} (curl: -H 'Content-Type: {_JSON}')"
+        f"send JSON, with the header Content-Type: {JSON} (curl: -H 'Content-Type: {JSON}')"
     )
 
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from inspect import Parameter, Signature
-from threading import Lock
 from typing import Annotated, Any, Final
 
 import orjson
@@ -64,8 +63,6 @@ class Document:
     def __init__(self, routes: Sequence[tuple[Dialect, Route]]) -> None:
         """Take the routes with their dialects; those without a tag are left out."""
         self._routes = [(dialect, route) for dialect, route in routes if route.tag]
-        self._made: dict[str, Any] | None = None
-        self._making = Lock()
         self._written = lru_cache(maxsize=4)(self._write)  # by the prefix of a proxy
         self.route = Route("GET", "/openapi.json", self._show, None)
 
@@ -73,11 +70,8 @@ class Document:
         return Response(await asyncio.to_thread(self._written, request.root_path.rstrip("/")))
 
     def _write(self, root_path: str) -> bytes:
-        with self._making:
-            if self._made is None:
-                self._made = make_document(self._routes)
         servers = {"servers": [{"url": root_path}]} if root_path else {}
-        return orjson.dumps({**self._made, **servers})
+        return orjson.dumps({**make_document(self._routes), **servers})
 
 
 def make_document(routes: Sequence[tuple[Dialect, Route]]) -> dict[str, Any]:

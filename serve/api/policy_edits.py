@@ -1,10 +1,9 @@
 """What clients ask to become of a policy: a new one, a patch, an earlier version."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import Field, StringConstraints, ValidationError, field_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from serve.api.schemas import examples
 from serve.classifier.classifier import Classifier
@@ -118,18 +117,34 @@ class PolicyPatch(PolicyEdit):
             raise InvalidRequest(explain(error)) from None
 
 
-def made_of(live: Policy, given: Mapping[str, Any]) -> Policy:
-    """Return the policy that a request gives, `policy` or a `patch` of the live one.
+class Proposal(RequestModel):
+    """A policy that is not to be live yet: a whole one, or a patch of the live one."""
 
-    Raises:
-        InvalidRequest: it gives none.
-    """
-    try:
-        if "patch" in given:
-            return PolicyPatch.model_validate(given).applied_to(live)
-        return PolicyUpdate.model_validate(given).policy
-    except ValidationError as error:
-        raise InvalidRequest(explain(error)) from None
+    policy: Any = Field(default=None, description="A whole policy, as for a PUT.")
+    patch: Any = Field(
+        default=None,
+        description="In place of `policy`, a JSON merge patch (RFC 7396) on the live one, as for a "
+        "PATCH.",
+    )
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if len(self.model_fields_set & {"policy", "patch"}) != 1:
+            raise ValueError("send a policy, or else a patch of the live one")
+        return self
+
+    def made_of(self, live: Policy) -> Policy:
+        """Return the policy that is proposed.
+
+        Raises:
+            InvalidRequest: it is none.
+        """
+        try:
+            if "patch" in self.model_fields_set:
+                return PolicyPatch.model_validate({"patch": self.patch}).applied_to(live)
+            return PolicyUpdate.model_validate({"policy": self.policy}).policy
+        except ValidationError as error:
+            raise InvalidRequest(explain(error)) from None
 
 
 class UnconditionalEdit(PolicyEdit):

@@ -6,11 +6,10 @@ from http import HTTPStatus
 from typing import Any
 
 from serve.access.keys import Scope
+from serve.api.context import AppContext
 from serve.api.request import Request
 from serve.errors import Cancelled
 from serve.logs import ACCESS_LOG
-from serve.metrics.metrics import Metrics
-from serve.tracing import Tracing
 
 access_log = logging.getLogger(ACCESS_LOG)
 
@@ -18,9 +17,10 @@ access_log = logging.getLogger(ACCESS_LOG)
 class Recorder:
     """Counts, logs and traces requests."""
 
-    def __init__(self, metrics: Metrics, logs_access: bool, tracing: Tracing | None) -> None:
+    def __init__(self, context: AppContext) -> None:
         """Take where requests are counted, whether each has a log line, and what makes spans."""
-        self.metrics, self.logs_access, self._tracing = metrics, logs_access, tracing
+        self.metrics, self.logs_access = context.metrics, context.access_log
+        self._tracing = context.tracing
 
     def begin(self, request: Request, route: str, scope: Scope | None) -> None:
         """Note the route of a request, and begin its span if it asks for a classification."""

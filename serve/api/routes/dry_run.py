@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from serve.api.context import AppContext
 from serve.api.policy_change import Precondition, read_precondition
-from serve.api.policy_edits import MAX_VERSION, ChangeRequest, made_of
+from serve.api.policy_edits import MAX_VERSION, ChangeRequest, Proposal
 from serve.api.replicas import Replayed
 from serve.api.request import Request
 from serve.api.response import Response, json_response
@@ -39,16 +39,12 @@ Interval = tuple[float, float]
 FEW_TEXTS = 100
 
 
-class DryRunRequest(ChangeRequest):
+class DryRunRequest(Proposal, ChangeRequest):
     """A change of a policy that is only tried."""
 
     needs_version: ClassVar[bool] = False
     model_config = examples({"patch": {"default": {"target": {"max_disagreement": 0.03}}}})
 
-    policy: Any = Field(default=None, description="A whole policy, as for a PUT.")
-    patch: Any = Field(
-        default=None, description="JSON merge patch (RFC 7396) on the policy, as for a PATCH."
-    )
     version: int | None = Field(
         default=None,
         ge=1,
@@ -56,21 +52,6 @@ class DryRunRequest(ChangeRequest):
         description="The version that the change was made from; 409 if another one is current. "
         "Left out, or null: it does not matter.",
     )
-
-    @model_validator(mode="after")
-    def _check_one(self) -> Self:
-        if len(self.model_fields_set & {"policy", "patch"}) != 1:
-            raise ValueError("send a policy, or else a patch of the live one")
-        return self
-
-    def made_of(self, live: Policy) -> Policy:
-        """Return the policy that the change makes of another one.
-
-        Raises:
-            InvalidRequest: it makes none.
-        """
-        given = {name: getattr(self, name) for name in self.model_fields_set & {"policy", "patch"}}
-        return made_of(live, given)
 
 
 class FlagFigures(SparseModel):

@@ -22,7 +22,13 @@ from serve.validation import RequestModel
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 
-class ModelLoad(RequestModel):
+class ModelsReason(RequestModel):
+    """Why the models or aliases are to change."""
+
+    reason: Why | None = Field(default=None, description="For the history.")
+
+
+class ModelLoad(ModelsReason):
     """The bundle that a model shall have."""
 
     bundle: _Name | None = Field(
@@ -31,20 +37,12 @@ class ModelLoad(RequestModel):
         "started with. If absent, the bundle that the model has, read anew, or else the one of "
         "the model's name.",
     )
-    reason: Why | None = Field(default=None, description="For the history.")
 
 
-class ModelsReason(RequestModel):
-    """Why a model is to be served no more, or an alias is to be removed."""
-
-    reason: Why | None = Field(default=None, description="For the history.")
-
-
-class AliasMove(RequestModel):
+class AliasMove(ModelsReason):
     """The model that an alias shall name."""
 
     model: _Name
-    reason: Why | None = Field(default=None, description="For the history.")
 
 
 class ModelsChange(Followers):

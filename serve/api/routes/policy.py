@@ -1,11 +1,12 @@
 """The live policy of a model, its changes, and the versions that are kept."""
 
+from functools import partial
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
-from serve.api.body import read_json, read_patch
+from serve.api.body import MERGE_PATCH, read_json
 from serve.api.context import AppContext
 from serve.api.policy_change import change_policy, tag_of
 from serve.api.policy_edits import (
@@ -17,7 +18,7 @@ from serve.api.policy_edits import (
 )
 from serve.api.replicas import Followers
 from serve.api.request import Request
-from serve.api.response import Response, json_response
+from serve.api.response import JSON, Response, json_response
 from serve.api.route import Handler, Route, read_parameters
 from serve.api.routes.models import UNKNOWN_MODEL, named_model
 from serve.api.schemas import ShownRule, SparseModel
@@ -298,6 +299,9 @@ _PATH: Final = "/v1/models/{model}/policy"
 _TAG: Final = "policy"
 
 
+_read_patch: Final = partial(read_json, types=(JSON, MERGE_PATCH))
+
+
 def _changing(
     method: str, below: str, handle: Handler, schema: type[PolicyEdit], read_body: Any = read_json
 ) -> Route:
@@ -330,7 +334,7 @@ def _kept(below: str, handle: Handler, parameters: type[BaseModel], shown: Any) 
 ROUTES: Final = (
     Route("GET", _PATH, show_policy, "read", tag=_TAG, shown=PolicyReport, errors=UNKNOWN_MODEL),
     _changing("PUT", "", replace_policy, PolicyUpdate),
-    _changing("PATCH", "", patch_policy, PolicyPatch, read_patch),
+    _changing("PATCH", "", patch_policy, PolicyPatch, _read_patch),
     _changing("POST", "/rollback", roll_back_policy, PolicyRollback),
     _kept("", policy_history, HistoryParameters, PolicyHistory),
     _kept("/{version}", policy_version, VersionParameters, PolicyVersion),

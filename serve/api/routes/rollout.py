@@ -3,11 +3,11 @@
 from contextlib import suppress
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from serve.api.context import AppContext
 from serve.api.policy_change import change_policy, tag_of
-from serve.api.policy_edits import PolicyEdit, UnconditionalEdit, made_of
+from serve.api.policy_edits import PolicyEdit, Proposal, UnconditionalEdit
 from serve.api.replicas import Followers
 from serve.api.request import Request
 from serve.api.response import Response, json_response
@@ -36,7 +36,7 @@ class RolloutMove(UnconditionalEdit):
         return moved(entry, action, answered, self.why)
 
 
-class RolloutStart(Plan, UnconditionalEdit):
+class RolloutStart(Plan, Proposal, UnconditionalEdit):
     """A candidate, and how a share of the requests comes to follow it."""
 
     model_config = examples(
@@ -51,32 +51,15 @@ class RolloutStart(Plan, UnconditionalEdit):
         }
     )
 
-    policy: Any = Field(default=None, description="The candidate, a whole policy as for a PUT.")
-    patch: Any = Field(
-        default=None,
-        description="The candidate as a JSON merge patch (RFC 7396) of the policy, as for a PATCH; "
-        "in place of `policy`.",
-    )
-
-    @model_validator(mode="after")
-    def _check_one(self) -> Self:
-        if len(self.model_fields_set & {"policy", "patch"}) != 1:
-            raise ValueError("send a policy, or else a patch of the live one")
-        return self
-
     def wanted(self, classifier: Classifier, action: Action, entry: VersionedPolicy) -> NextPolicy:
         self._check_bounds(classifier)
         plan = Plan.model_validate({name: getattr(self, name) for name in Plan.model_fields})
-        return started(entry, plan, self._candidate(entry.policy))
+        return started(entry, plan, self.made_of(entry.policy))
 
     def document(self, live: Policy) -> Any:
         with suppress(InvalidRequest):  # the answer says why
-            live = self._candidate(live)
+            live = self.made_of(live)
         return super().document(live)
-
-    def _candidate(self, live: Policy) -> Policy:
-        given = {name: getattr(self, name) for name in self.model_fields_set & {"policy", "patch"}}
-        return made_of(live, given)
 
     def _check_bounds(self, classifier: Classifier) -> None:
         """Refuse bounds that no answer of the model could break or keep.

@@ -22,13 +22,13 @@ from serve.dialects.oip.model_routes import (
 )
 from serve.dialects.oip.output_tensors import write
 from serve.dialects.oip.schemas import (
+    VERSION,
     IndexEntry,
     IndexRequest,
     InferRequest,
     InferResponse,
     LoadRequest,
 )
-from serve.dialects.oip.signature import VERSION
 from serve.errors import InvalidRequest, NotSupported
 
 

@@ -17,8 +17,7 @@ from serve.api.body import (
 )
 from serve.api.json_decoding import MAX_ELEMENTS, parse_json
 from serve.api.request import Headers, Request
-from serve.dialects.oip.schemas import InferRequest
-from serve.dialects.oip.signature import BYTES, TEXT
+from serve.dialects.oip.schemas import BYTES, TEXT, InferRequest
 from serve.errors import InvalidTensor, MalformedBody, UnsupportedMediaType
 from serve.validation import explain
 

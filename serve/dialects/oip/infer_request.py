@@ -12,8 +12,15 @@ from serve.api.dial import read_degrade, read_exit
 from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.output_tensors import WantedOutput, check_wanted
-from serve.dialects.oip.schemas import InferInput, InferOutput, InferRequest
-from serve.dialects.oip.signature import INPUTS, TEXT, TEXT_PAIR, default_outputs
+from serve.dialects.oip.schemas import (
+    INPUTS,
+    TEXT,
+    TEXT_PAIR,
+    InferInput,
+    InferOutput,
+    InferRequest,
+    default_outputs,
+)
 from serve.dialects.oip.tensors import Tensor, check_shape, quoted, read_tensor
 from serve.errors import InvalidTensor
 

@@ -14,11 +14,11 @@ from serve.api.shown import to_json
 from serve.api.trail import to_its_end
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.infer_request import PRIORITIES
-from serve.dialects.oip.schemas import ModelMetadata
-from serve.dialects.oip.signature import (
+from serve.dialects.oip.schemas import (
     BYTES,
     PLATFORM,
     VERSION,
+    ModelMetadata,
     TensorSpec,
     input_specs,
     output_specs,

@@ -12,7 +12,7 @@ from serve.api.shown import Function, exit_headers, rounded, score_rows, short, 
 from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.infer_body import HEADER_LENGTH, packed
-from serve.dialects.oip.signature import BYTES, FP32, INT32, VERSION, output_specs
+from serve.dialects.oip.schemas import BYTES, FP32, INT32, VERSION, output_specs
 from serve.dialects.oip.tensors import Tensor, quoted, to_bytes
 from serve.errors import InvalidRequest, InvalidTensor
 from serve.rules.signals import entropy

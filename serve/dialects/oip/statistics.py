@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.classifier.classifier import Classifier
-from serve.dialects.oip.signature import VERSION
+from serve.dialects.oip.schemas import VERSION
 
 # Routes that name a model and do not classify.
 _DESCRIBING = "/v1/models/{model}"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from serve.api.json_decoding import MAX_ELEMENTS
 from serve.classifier.classify_request import MAX_LIST
-from serve.dialects.oip.signature import BYTES, INPUTS, TensorSpec
+from serve.dialects.oip.schemas import BYTES, INPUTS, TensorSpec
 from serve.errors import InvalidTensor
 
 # The elements of a BYTES tensor stand in its bytes one after the other.

@@ -5,7 +5,10 @@ is that of a model: `http://host/models/NAME`.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
+from pydantic.config import JsonDict
 
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
@@ -14,13 +17,60 @@ from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Dialect, Route
 from serve.api.routes.operations import NOT_READY, check_ready
+from serve.api.schemas import ResponseModel, examples
 from serve.api.shown import Function, check_labels_texts, exit_headers, label_scores, to_json
 from serve.classifier.classification import Classification
 from serve.classifier.classify_request import MAX_LIST, TOO_MANY
 from serve.dialects.tei.model import MODEL_ROUTES, TAG
-from serve.dialects.tei.schemas import TeiError, TeiPrediction, TeiRequest
 from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
 from serve.tokenization.inputs import size_of
+from serve.validation import RequestModel
+
+_TEXT: JsonDict = {"type": "string"}
+_TEXT_OR_PAIR: JsonDict = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 2}
+
+
+class TeiRequest(RequestModel):
+    """One text or pair, or a batch of them, and how to answer."""
+
+    model_config = examples(
+        {"inputs": "The movie was awesome."},
+        {"inputs": ["A dog runs.", "An animal moves."]},
+        {"inputs": [["A dog runs.", "An animal moves."], ["The movie was awesome."]]},
+    )
+
+    inputs: Any = Field(
+        description="A text; or a list of one text; or a list of two, which are ONE pair; or a "
+        "batch: a list of such lists.",
+        json_schema_extra={
+            "anyOf": [
+                _TEXT,
+                _TEXT_OR_PAIR,
+                {"type": "array", "items": _TEXT_OR_PAIR, "minItems": 1, "maxItems": MAX_LIST},
+            ]
+        },
+    )
+    truncate: bool | None = Field(
+        default=None, description="Cut texts that are too long. Default: false."
+    )
+    truncation_direction: Literal["Left", "Right", "left", "right"] | None = Field(
+        default=None, description="Texts are cut at the end only: Left is refused with truncate."
+    )
+    raw_scores: bool | None = Field(default=None, description="Scores are logits.")
+
+
+class TeiPrediction(ResponseModel):
+    """A label and its score."""
+
+    score: float | None
+    label: str
+
+
+class TeiError(ResponseModel):
+    """An error as TEI's clients read it."""
+
+    error: str
+    error_type: Literal["Unhealthy", "Backend", "Overloaded", "Validation"]
 
 
 async def predict(context: AppContext, request: Request, body: TeiRequest) -> Response:

@@ -1,8 +1,9 @@
 """The routes of TEI that describe the model and tokenize texts."""
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Discriminator, Field, Tag
 from tokenizers import Encoding
 
 from serve.api.context import AppContext
@@ -10,14 +11,40 @@ from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Route
+from serve.api.schemas import ResponseModel
 from serve.api.shown import to_json
-from serve.dialects.tei.schemas import (
-    TeiToken,
-    TeiTokenizeRequest,
-)
+from serve.classifier.classify_request import MAX_LIST
 from serve.errors import InvalidRequest, TooManyInputs
 from serve.tokenization.inputs import PIECE_CHARS
+from serve.validation import RequestModel
 from serve.version import __version__
+
+_Texts = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[list[str], Field(min_length=1, max_length=MAX_LIST, fail_fast=True), Tag("<list>")],
+    Discriminator(
+        lambda value: "<list>" if isinstance(value, list) else "<text>",
+    ),
+]
+
+
+class TeiTokenizeRequest(RequestModel):
+    """Texts to tokenize."""
+
+    inputs: _Texts = Field(description="A text or a list of texts.")
+    add_special_tokens: bool | None = Field(default=None, description="Default: true.")
+    prompt_name: str | None = Field(default=None, description="Refused: there are no prompts.")
+
+
+class TeiToken(ResponseModel):
+    """A token; `start` and `stop` are characters of the text, null for special tokens."""
+
+    id: int
+    text: str
+    special: bool
+    start: int | None
+    stop: int | None
+
 
 TAG = "Text Embeddings Inference"
 

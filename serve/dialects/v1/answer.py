@@ -1,7 +1,7 @@
 """Writes the answer to `/v1/classify`; each task has its own shape of result."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from serve.api.shown import (
     to_json,
 )
 from serve.classifier.classification import Classification
-from serve.classifier.classify_request import Extra
 from serve.engine.row import Answer, ExitRecord
 from serve.rules.signals import sigmoid, softmax
-from serve.rules.traits import Traits
 from serve.tokenization.entities import Aggregation, EntityReader
 from serve.tokenization.tokenizer import Tokens
 
@@ -134,9 +132,8 @@ def _results(answered: Classification) -> list[Json]:
     for result, answer in zip(results, answers, strict=True):
         result["exit"] = exit_report(traits, answer)
     if returned:
-        extras = _Extras(output, traits, returned)
-        for result, answer, each in zip(results, answers, tokens, strict=True):
-            extras.add(result, answer, each)
+        for place, result in enumerate(results):
+            _add_extras(result, answered, output, place)
     if answered.flagger or answered.reports:
         for place, result in enumerate(results):
             _add_decision(result, answered, place)
@@ -154,29 +151,23 @@ def _task_output(answered: Classification) -> TaskOutput:
     return LabelOutput(classifier.traits.labels, answered.asked.top_k, function)
 
 
-class _Extras(NamedTuple):
-    """Adds the fields to results that `return` asks for."""
-
-    output: TaskOutput
-    traits: Traits
-    wanted: Sequence[Extra]
-
-    def add(self, result: Json, answer: Answer, tokens: Tokens) -> None:
-        if "exits" in self.wanted:
-            result["exits"] = [self._exit(record, tokens) for record in answer.exit_trace]
-        if "logits" in self.wanted:
-            result["logits"] = rounded(answer.logits)
-
-    def _exit(self, record: ExitRecord, tokens: Tokens) -> Json:
-        """Return what an exit on the input's way gave."""
-        found: Json = {
-            "layer": self.traits.exits[record.exit_index],
-            **self.output.summary(record, tokens),
-            "signal": short(record.signal),
-        }
-        if "logits" in self.wanted:
-            found["logits"] = rounded(record.logits)
-        return found
+def _add_extras(result: Json, answered: Classification, output: TaskOutput, place: int) -> None:
+    """Add what `return` asks for: the logits, and what each exit on the input's way gave."""
+    answer, tokens = answered.answers[place], answered.tokens[place]
+    wanted = answered.asked.returned
+    if "exits" in wanted:
+        layers = answered.classifier.traits.exits
+        result["exits"] = [
+            {
+                "layer": layers[passed.exit_index],
+                **output.summary(passed, tokens),
+                "signal": short(passed.signal),
+                **({"logits": rounded(passed.logits)} if "logits" in wanted else {}),
+            }
+            for passed in answer.exit_trace
+        ]
+    if "logits" in wanted:
+        result["logits"] = rounded(answer.logits)
 
 
 def _add_decision(result: Json, answered: Classification, place: int) -> None:

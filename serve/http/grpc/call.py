@@ -70,7 +70,7 @@ class Calls:
         self._answers = HeldBytes(bounds.max_buffered_bytes, "answers")
         context.metrics.answers.append(self._answers)
         self._access, self._proxies = context.access, context.proxies
-        self._recorder = Recorder(context.metrics, context.access_log, context.tracing)
+        self._recorder = Recorder(context)
         self.reader = Reader(bounds, limits)
         self._bodies = context.bodies
         replica = context.replicas.own_id

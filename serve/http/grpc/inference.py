@@ -21,7 +21,7 @@ from serve.dialects.oip.output_tensors import (
     check_wanted,
     output_tensors,
 )
-from serve.dialects.oip.signature import VERSION, default_outputs
+from serve.dialects.oip.schemas import VERSION, default_outputs
 from serve.dialects.oip.tensors import Tensor, quoted, read_tensor, to_bytes
 from serve.errors import InvalidTensor
 from serve.http.grpc.call import Call

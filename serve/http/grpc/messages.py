@@ -9,8 +9,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from serve.api.json_decoding import MAX_ELEMENTS, MAX_FIELDS
 from serve.classifier.classify_request import MAX_LIST
-from serve.dialects.oip.schemas import MAX_AXES, MAX_OUTPUTS
-from serve.dialects.oip.signature import INPUTS
+from serve.dialects.oip.schemas import INPUTS, MAX_AXES, MAX_OUTPUTS
 from serve.errors import InvalidTensor
 from serve.http.grpc.status import MalformedMessage
 

@@ -15,7 +15,7 @@ from serve.dialects.oip.model_routes import (
     model_metadata,
     model_statistics,
 )
-from serve.dialects.oip.signature import PLATFORM, VERSION
+from serve.dialects.oip.schemas import PLATFORM, VERSION
 from serve.errors import UnknownModel
 from serve.http.grpc.call import Answer, Call
 from serve.http.grpc.health import HealthService
