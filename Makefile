@@ -134,16 +134,11 @@ compare: $(MANIFEST) ## Offramp beside other servers (ten minutes, idle cores)
 chaos: $(MANIFEST) ## kill parts of a server under load and explain what clients see
 	@$(BIN)/python -m loadtest.chaos $(BUNDLE) $(ARGS)
 
-# The data's own texts stay out of them: their terms do not allow them here.
-REPORT = $(BIN)/offramp evaluate --precision fp32,int8 --examples 0
-
-reports: $(MANIFEST) ## evaluate the shipped model and the topic model of `make zoo`; reports in docs/reports
-	$(REPORT) bundles/sst2-minilm --model models/zoo/sst2-minilm --data $(DATA)/sst2/dev.tsv \
+# The data's own texts stay out of it: their terms do not allow them here.
+reports: $(MANIFEST) ## evaluate the shipped model; the report goes to docs/reports
+	$(BIN)/offramp evaluate --precision fp32,int8 --examples 0 bundles/sst2-minilm --model models/zoo/sst2-minilm --data $(DATA)/sst2/dev.tsv \
 	  --out docs/reports/sst2-minilm --text "The movie was awesome." \
 	  --text "You are good at messing up." --text "I wonder whether the plot was written by a 12-year-old."
-	$(REPORT) bundles/agnews-minilm --model build/zoo/agnews-minilm --data $(DATA)/agnews/dev.tsv \
-	  --out docs/reports/agnews-minilm --text "The match went to extra time." \
-	  --text "Shares fell after the bank cut its forecast."
 
 reproductions: $(ENCODER) $(MPNET) $(SST2) $(AGNEWS) ## train what docs/reproductions.md is made of (hours; goes on after Ctrl-C) and write it
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m models.experiments --data $(DATA) $(ARGS)

@@ -60,7 +60,7 @@ class _Compared(NamedTuple):
     """A figure by which recipes are compared.
 
     Attributes:
-        place: where in a sentence.
+        place: how its line begins.
         figure: itself.
         scale: what it is shown in.
         unit: after the number.
@@ -75,18 +75,16 @@ class _Compared(NamedTuple):
 
 
 _COMPARED = (
-    _Compared("at half depth", lambda f: f.half),
-    _Compared("at the last exit", lambda f: f.last),
-    _Compared("in layers at 1 % other answers", lambda f: f.layers, 1.0, " layers", less=True),
+    _Compared("At half depth", lambda f: f.half),
+    _Compared("At the last exit", lambda f: f.last),
+    _Compared("In layers at 1 % other answers", lambda f: f.layers, 1.0, " layers", less=True),
 )
 
 
 def recipe_table(grid: Grid, depth: int) -> str:
     """Return the table: quality by exit and at half depth, depth at 1 % other answers, time."""
-    shown = [depth // 6, depth // 3, depth // 2, depth]
-    head = ["recipe", *(f"exit {layer}" for layer in shown), "half depth"]
-    head += ["layers at 1 %", "% other there", "time"]
-    return table(head, (_line(row, found, grid, shown) for row, found in grid.items()))
+    head = ["recipe", f"exit {depth}", "half depth", "layers at 1 %", "% other there", "time"]
+    return table(head, (_line(row, found, grid) for row, found in grid.items()))
 
 
 def sentences(grid: Grid) -> Iterator[str]:
@@ -103,10 +101,9 @@ def sentences(grid: Grid) -> Iterator[str]:
     }
     if gaps:
         yield from _differences(gaps)
-        yield _ranking(grid)
 
 
-def _line(row: Row, found: Mapping[int, Figures], grid: Grid, shown: Sequence[int]) -> list[str]:
+def _line(row: Row, found: Mapping[int, Figures], grid: Grid) -> list[str]:
     def mean(figure: _Figure, scale: float = 100.0, digits: int = 1) -> str:
         return Mean.of([figure(f) for f in found.values()]).shown(scale, digits)
 
@@ -115,7 +112,7 @@ def _line(row: Row, found: Mapping[int, Figures], grid: Grid, shown: Sequence[in
     ratios = [found[s].processor_s / baseline[s].processor_s for s in common]
     return [
         row.name,
-        *(mean(lambda f, place=layer - 1: f.exits[place]) for layer in shown),  # type: ignore[misc]
+        mean(lambda f: f.last),
         mean(lambda f: f.half),
         mean(lambda f: f.layers, 1.0, 2),
         f"{100 * Mean.of([f.other for f in found.values()]).value:.1f}",
@@ -129,22 +126,21 @@ def _gap(figure: _Figure, found: Mapping[int, Figures], baseline: Mapping[int, F
 
 
 def _differences(gaps: Mapping[str, Sequence[Mean]]) -> Iterator[str]:
-    """Yield a sentence for each figure, and one on what helped in none of them."""
-    helped = set[str]()
+    """Yield a line for each figure."""
+    yield (
+        f"Against `{BASELINE}`, seed by seed (of {len(gaps) * len(_COMPARED)} comparisons, one in "
+        "twenty shows a difference by chance):"
+    )
     for place, compared in enumerate(_COMPARED):
         shown = {name: found[place] for name, found in gaps.items() if found[place].differs}
         better = {name: g for name, g in shown.items() if (g.value < 0) == compared.less}
         worse = {name: g for name, g in shown.items() if name not in better}
-        helped |= better.keys()
-        yield (
-            f"Against `{BASELINE}`, seed by seed, {compared.place}: better are "
-            f"{_named(better, compared)}; worse are {_named(worse, compared)}."
+        words = (
+            f"better are {_named(better, compared)}; worse are {_named(worse, compared)}."
+            if shown
+            else "no difference is shown."
         )
-    useless = [name for name in gaps if name not in helped]
-    yield (
-        f"No gain is shown by: {listed(useless) or 'none'}. Of {len(gaps) * len(_COMPARED)} "
-        "comparisons, one in twenty shows a difference by chance."
-    )
+        yield f"* {compared.place}: {words}"
 
 
 def _named(gaps: Mapping[str, Mean], compared: _Compared) -> str:
@@ -155,10 +151,3 @@ def _named(gaps: Mapping[str, Mean], compared: _Compared) -> str:
 
 def _signed(gap: Mean, compared: _Compared, digits: int) -> str:
     return f"{'+' if gap.value > 0 else ''}{gap.shown(compared.scale, digits)}"
-
-
-def _ranking(grid: Grid) -> str:
-    """Say which recipes are the best three at half depth, by the mean of their seeds."""
-    means = {row.name: Mean.of([f.half for f in found.values()]) for row, found in grid.items()}
-    best = sorted(means, key=lambda name: -means[name].value)[:3]
-    return f"The three highest at half depth: {listed(f'{n} ({means[n].shown()})' for n in best)}."

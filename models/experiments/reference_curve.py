@@ -11,13 +11,11 @@ from matplotlib.figure import Figure
 
 from models.elue.score import curve
 from models.experiments.budgets import BUDGETS
-from models.experiments.figures import Mean
 from models.experiments.recipes import DEPTHS
 from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
-from models.quality.costs import LAYERS, MFLOPS
+from models.quality.costs import MFLOPS
 from models.quality.scores import ACCURACY_F1, CORRELATIONS, benchmark_scores
-from models.report.markdown import table
 from models.report.style import COLOURS, STYLE, new_figure
 from serve.bundle.loader import sha256_of
 from serve.rules import NeverRule
@@ -33,9 +31,8 @@ _TITLES = {
 Point: TypeAlias = Mapping[str, Any]
 _ABOUT = (
     "MiniLM cut to its first layers, with one exit after the last of them, trained like all other "
-    "models here (`train --layers K`). ELUE's score of a model is its distance to such a curve at "
-    "as many operations. The coordinates that ELUE's own reference had are lost, so this one is "
-    "stored with the page: `offramp elue score REPORT --reference {file}`."
+    "models here (`train --layers K`). `offramp elue score REPORT --reference {file}` tells a "
+    "model's distance to this curve at as many operations."
 )
 
 
@@ -107,24 +104,12 @@ def _write(context: Context) -> str:
     with mpl.rc_context(STYLE):
         caption = "Static MiniLM of one to six layers; a dot is one seed, the line their mean."
         picture = context.picture("reference-curve", draw(points), caption)
-    return "\n\n".join([_ABOUT.format(file=file), _table(points), picture])
+    return "\n\n".join([_ABOUT.format(file=file), picture])
 
 
 def _points(found: Mapping[str, Any], data: DataName) -> list[Point]:
     models = [model for model in found["models"] if model["data"]["task"] == data]
     return [point for model in models for point in model["rules"]["families"]["static"]]
-
-
-def _table(points: Mapping[DataName, Sequence[Point]]) -> str:
-    def cells(data: DataName, layers: int) -> tuple[str, str]:
-        at = [point for point in points[data] if point["costs"][LAYERS] == layers]
-        mean = Mean.of([point["metrics"][METRICS[data]] for point in at])
-        return f"{at[0]['costs'][MFLOPS]:.0f}", mean.shown()
-
-    heads = [(f"{data}: MFLOPs", _TITLES[metric]) for data, metric in METRICS.items()]
-    depths = range(1, DEPTHS["minilm"] + 1)
-    rows = [[str(k), *(cell for data in METRICS for cell in cells(data, k))] for k in depths]
-    return table(["layers", *(head for pair in heads for head in pair)], rows)
 
 
 REFERENCE = Section(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from models.experiments.recipes import RECIPES_MPNET, RECIPES_MRPC, RECIPES_SST2, ZOO_MRPC
+from models.experiments.recipes import RECIPES_MPNET, RECIPES_MRPC, RECIPES_SST2
 from models.experiments.reference_curve import REFERENCE
 from models.experiments.section import Section
 from models.experiments.sections.papers import PAPERS
@@ -11,7 +11,6 @@ SECTIONS: Mapping[str, Section] = {
     "recipes-sst2": RECIPES_SST2,
     "recipes-mrpc": RECIPES_MRPC,
     "recipes-mpnet": RECIPES_MPNET,
-    "zoo-mrpc": ZOO_MRPC,
     "reference": REFERENCE,
     **PAPERS,
 }

@@ -1,7 +1,5 @@
 """Which texts are difficult, and what running on does to the easy ones (Kaya et al. 2019)."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,20 +14,16 @@ from models.experiments.sections.models import (
 from models.quality.card import hundredths
 from models.quality.recorded import Recorded
 from models.report.markdown import table
-from models.report.parts.difficulty import difficulty
 from models.report.parts.overthinking import overthinking
 
 MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET, RTE_MPNET)
 
 _ABOUT = (
-    "A text is overthought if an earlier exit has it right and the last one wrong, and rescued if "
-    "only the last one has it right. The oracle lets every text leave at the first exit that has "
-    "it right. The correlations are Spearman's, of the first exit's confidence with the text's "
-    "length and with the share of later exits that give the same answer."
-)
-_SETTLED = (
-    "A text is settled at the first layer from which all exits give full depth's answer: the later "
-    "it is settled, the more difficult it is. The accuracy is that of full depth on these texts."
+    "A text is overthought if an earlier exit has it right and the last one wrong, and "
+    "rescued if only the last one has it right. The oracle lets every text leave at the first "
+    "exit that has it right. The shares are not corrected for chance: an exit that guesses "
+    "between two labels has half of the last one's errors right. A text is settled at the "
+    "first layer from which all exits give full depth's answer."
 )
 _HEAD = [
     "model",
@@ -38,77 +32,38 @@ _HEAD = [
     "oracle's layers",
     "overthought %",
     "rescued %",
-    "confidence with length",
-    "confidence with agreement",
+    "settled at the first exit %",
+    "after half depth %",
 ]
 
 
-class Settled(NamedTuple):
-    """The texts whose answer stays the same from one layer on.
-
-    Attributes:
-        layer: that layer.
-        share: of all texts.
-        accuracy: share of them that are right; NaN without any.
-        tokens: their mean length; NaN without any.
-    """
-
-    layer: int
-    share: float
-    accuracy: float
-    tokens: float
-
-    @property
-    def cells(self) -> list[object]:
-        """The cells of the table."""
-        if not self.share:
-            return [self.layer, "0.00", None, None]
-        accuracy = hundredths(self.accuracy)
-        return [self.layer, hundredths(self.share), accuracy, f"{self.tokens:.1f}"]
-
-
 def write(context: Context) -> str:
-    """Return a table of all models, and one of settled texts for each."""
+    """Return a table with a row for each model that is there."""
     there = {m.name: m.recorded(context) for m in MODELS if m.is_trained(context)}
     blocks = [_ABOUT]
     if there:
-        rows = [[name, *overthinking_cells(recorded)] for name, recorded in there.items()]
-        blocks += [table(_HEAD, rows), _SETTLED]
-    for name, recorded in there.items():
-        head = [f"{name}: settled at layer", "texts %", "accuracy %", "mean tokens"]
-        blocks.append(table(head, [each.cells for each in settled(recorded)]))
+        blocks.append(table(_HEAD, [[name, *cells(each)] for name, each in there.items()]))
     return "\n\n".join(block for block in (*blocks, not_there(context, MODELS)) if block)
 
 
 SECTION = Section("Difficulty and overthinking", (), write)
 
 
-def overthinking_cells(recorded: Recorded) -> list[str]:
-    """Return a model's row of the first table, without its name."""
-    right, answers = recorded.right, recorded.answers
-    assert right is not None
-    assert answers is not None
-    found, correlations = overthinking(right, recorded.traits.exits), difficulty(recorded, answers)
+def cells(recorded: Recorded) -> list[str]:
+    """Return a model's row, without its name."""
+    assert recorded.right is not None
+    found = overthinking(recorded.right, recorded.traits.exits)
     shares = found.full_accuracy, found.oracle_accuracy, found.overthought, found.rescued
     full, oracle, overthought, rescued = map(hundredths, shares)
-    with_length, with_answers = (f"{value:+.2f}" for value in correlations.values())
-    depth = f"{found.oracle_depth:.2f}"
-    return [full, oracle, depth, overthought, rescued, with_length, with_answers]
+    early, late = map(hundredths, settled(recorded))
+    return [full, oracle, f"{found.oracle_depth:.2f}", overthought, rescued, early, late]
 
 
-def settled(recorded: Recorded) -> list[Settled]:
-    """Group texts by the layer from which their answer stays the same."""
-    right = recorded.right
-    assert right is not None
-    places = settled_at(recorded.same())
-    groups = []
-    for place, layer in enumerate(recorded.traits.exits):
-        own = places == place
-        accuracy, tokens = np.nan, np.nan
-        if own.any():
-            accuracy, tokens = right[-1][own].mean(), recorded.num_tokens[own].mean()
-        groups.append(Settled(layer, float(own.mean()), float(accuracy), float(tokens)))
-    return groups
+def settled(recorded: Recorded) -> tuple[float, float]:
+    """Return the shares of texts settled at the first exit, and after half of the layers."""
+    exits = np.array(recorded.traits.exits)
+    layers = exits[settled_at(recorded.same())]
+    return float((layers == exits[0]).mean()), float((layers > exits[-1] / 2).mean())
 
 
 def settled_at(same: NDArray[np.bool_]) -> NDArray[np.intp]:

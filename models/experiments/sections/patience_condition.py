@@ -11,7 +11,6 @@ from models.experiments.sections.models import (
     MRPC_MPNET,
     SST2_MINILM,
     SST2_MPNET,
-    ZooModel,
     not_there,
 )
 from models.experiments.sections.sampled import Sampled
@@ -26,19 +25,19 @@ MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET)
 _ABOUT = (
     "PABEE's theorem is for two labels, with exits that err independently of each other: the "
     "exits before the last are wrong with probability q, the last one with p. Then patience t of "
-    "n exits has fewer errors than the last exit if n - t < (1 / 2q)^t p / q - p. The paper's "
-    "example, n = 12, q = 0.2 and p = 0.1, needs t >= 4. Below q and p are a model's own, and so "
-    "is what patience does. Exits of one model do not err independently: the last two columns show "
-    "how often t + 1 exits in a row are all wrong, and how often they would be if they did."
+    "n exits has fewer errors than the last exit if n - t < (1 / 2q)^t p / q - p. Below are the "
+    "patiences that the theorem calls better, those that are more accurate than full depth on the "
+    "texts, and those for which that is shown. Exits of one model err together: the last two "
+    "columns tell, for the theorem's smallest t, how often t + 1 exits in a row are all wrong."
 )
-_PLENTY = 1000
 _HEAD = [
-    "patience t",
-    "n - t",
-    "(1 / 2q)^t p / q - p",
+    "model",
+    "n",
+    "q",
+    "p",
     "better by the theorem",
-    "mean layers",
-    "accuracy less full depth's, points",
+    "more accurate",
+    "shown",
     "t + 1 exits wrong %",
     "if independent %",
 ]
@@ -49,9 +48,7 @@ class Patience(NamedTuple):
 
     Attributes:
         patience: t.
-        left: the condition's left side, n - t.
-        right: its right side.
-        layers: mean.
+        promised: whether the condition holds.
         gained: accuracy less full depth's.
         wrong: share of texts that t + 1 exits in a row have wrong, on average over such runs of
             exits before the last.
@@ -59,39 +56,17 @@ class Patience(NamedTuple):
     """
 
     patience: int
-    left: int
-    right: float
-    layers: float
+    promised: bool
     gained: Sampled
     wrong: float
     wrong_if_independent: float
 
-    @property
-    def promised(self) -> bool:
-        """Whether the condition holds."""
-        return self.left < self.right
-
-    @property
-    def cells(self) -> list[object]:
-        """The cells of the table."""
-        return [
-            self.patience,
-            self.left,
-            f"{self.right:.1f}" if self.right < _PLENTY else f"above {_PLENTY}",
-            "yes" if self.promised else "no",
-            f"{self.layers:.2f}",
-            self.gained.text(signed=True),
-            f"{100 * self.wrong:.2f}",
-            f"{100 * self.wrong_if_independent:.3f}",
-        ]
-
 
 def write(context: Context) -> str:
-    """Return a table for each model that is there."""
-    blocks = [_ABOUT]
-    for model in MODELS:
-        if model.is_trained(context):
-            blocks += _of_model(model, model.recorded(context))
+    """Return a table with a row for each model that is there."""
+    there = [model for model in MODELS if model.is_trained(context)]
+    rows = [[model.name, *_cells(model.recorded(context))] for model in there]
+    blocks = [_ABOUT, table(_HEAD, rows) if rows else ""]
     return "\n\n".join(block for block in (*blocks, not_there(context, MODELS)) if block)
 
 
@@ -114,9 +89,7 @@ def patiences(recorded: Recorded) -> list[Patience]:
     return [
         Patience(
             t,
-            count - t,
-            right_side(t, q, p),
-            float(point.layers.mean()),
+            count - t < right_side(t, q, p),
             tried.of(point) - tried.full,
             _in_a_row(wrong[:-1], t + 1),
             _independent(wrong[:-1], t + 1),
@@ -125,23 +98,25 @@ def patiences(recorded: Recorded) -> list[Patience]:
     ]
 
 
-def _of_model(model: ZooModel, recorded: Recorded) -> list[str]:
+def _cells(recorded: Recorded) -> list[str]:
     found, right = patiences(recorded), recorded.right
     assert right is not None
     q, p = float((~right[:-1]).mean()), float((~right[-1]).mean())
-    promised = [each.patience for each in found if each.promised]
-    better = [each.patience for each in found if each.gained.value > 0]
-    shown = [each.patience for each in found if each.gained.shown and each.gained.value > 0]
-    words = (
-        f"**{model.name}**: n = {len(right)}, q = {q:.3f}, p = {p:.3f}. Fewer errors than the last "
-        f"exit: by the theorem with {_listed(promised)}; measured with {_listed(better)}; with an "
-        f"interval above 0 with {_listed(shown)}."
-    )
-    return [words, table(_HEAD, [each.cells for each in found])]
+    promised = [each for each in found if each.promised]
+    better = [each for each in found if each.gained.value > 0]
+    shown = [each for each in better if each.gained.shown]
+    wrong = ["-", "-"]
+    if promised:
+        first = promised[0]
+        wrong = [f"{100 * first.wrong:.2f}", f"{100 * first.wrong_if_independent:.3f}"]
+    each_list = (_listed(each) for each in (promised, better, shown))
+    return [str(len(right)), f"{q:.3f}", f"{p:.3f}", *each_list, *wrong]
 
 
-def _listed(numbers: list[int]) -> str:
-    return f"patience {', '.join(map(str, numbers))}" if numbers else "no patience"
+def _listed(found: list[Patience]) -> str:
+    each = [str(one.patience) for one in found]
+    in_a_row = len(found) > 2 and found[-1].patience - found[0].patience == len(found) - 1
+    return f"{each[0]} to {each[-1]}" if in_a_row else ", ".join(each) or "none"
 
 
 def _in_a_row(wrong: NDArray[np.bool_], length: int) -> float:

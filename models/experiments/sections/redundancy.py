@@ -21,7 +21,6 @@ from models.experiments.sections.models import (
 from models.experiments.sections.similarity import States, cka, states_of
 from models.quality.recorded import Recorded, inputs
 from models.quality.source import TorchSource
-from models.report.markdown import table
 from models.report.style import COLOURS, STYLE, legend_below, new_figure, spread
 
 MODELS = (SST2_MPNET, SST2_MINILM)
@@ -30,22 +29,13 @@ NUM_TEXTS = 200
 _FEW = 0.01
 
 _ABOUT = (
-    "How often an exit gives another answer than the exit before it, and how alike the hidden "
-    f"states before and after each layer are, on {NUM_TEXTS} of the texts: by the cosine of each "
-    "token's states, and by the linear centred kernel alignment (Kornblith et al. 2019, unbiased) "
-    "of the texts' mean states, which is 1 where a layer keeps all distances between texts. Where "
-    "both agreements and the alignment are near 100, the layers still change the tokens' states, "
-    "but not how the texts lie to each other, and no answers: that is what early exit saves."
+    f"How alike the hidden states before and after each layer are, on {NUM_TEXTS} of the texts: by "
+    "the cosine of each token's states, and by the linear centred kernel alignment (Kornblith et "
+    "al. 2019, unbiased) of the texts' mean states, which is 1 where a layer keeps all distances "
+    "between texts. Both models were trained with all exits at once. A model that was fine-tuned "
+    "without exits is not measured."
 )
 _CAPTION = "Agreement of exits, and likeness of hidden states, by layer."
-_HEAD = [
-    "model",
-    "layer",
-    "same answer as the exit before %",
-    "same answer as the last exit %",
-    "alignment with the layer before",
-    "cosine with the layer before",
-]
 
 
 class Redundancy(NamedTuple):
@@ -65,14 +55,13 @@ class Redundancy(NamedTuple):
 
 
 def write(context: Context) -> str:
-    """Return the picture, the table and a sentence for each model."""
+    """Return a sentence for each model, and the picture."""
     found = {m.name: _measured(context, m) for m in MODELS if m.is_trained(context)}
     blocks = [_ABOUT]
     if found:
         blocks += [
-            context.picture("redundancy", drawn(found), _CAPTION),
             " ".join(sentence(name, each) for name, each in found.items()),
-            table(_HEAD, [row for name, each in found.items() for row in _rows(name, each)]),
+            context.picture("redundancy", drawn(found), _CAPTION),
         ]
     return "\n\n".join(block for block in (*blocks, not_there(context, MODELS)) if block)
 
@@ -94,15 +83,17 @@ def redundancy(recorded: Recorded, states: States) -> Redundancy:
 
 
 def sentence(name: str, found: Redundancy) -> str:
-    """Return from which layer on exits change few answers."""
+    """Return from which layer on exits change few answers, and how alike states are there."""
     changed = 1 - found.as_before
     few = [layer for layer in range(2, len(changed) + 2) if changed[layer - 2 :].max() <= _FEW]
-    end = f"the last layer changes {100 * changed[-1]:.1f} %"
     if not few:
         return f"{name}: every layer's exit changes more than {100 * _FEW:.0f} % of the answers."
+    late = slice(few[0] - 1, None)
     return (
         f"{name}: from layer {few[0]} of {len(found.as_last)} on, no exit changes more than "
-        f"{100 * _FEW:.0f} % of the answers of the one before; {end}."
+        f"{100 * _FEW:.0f} % of the answers of the one before. The alignment there is "
+        f"{found.alignment[late].min():.3f} or more, the cosine {found.cosine[late].min():.2f} to "
+        f"{found.cosine[late].max():.2f}."
     )
 
 
@@ -137,12 +128,3 @@ def _measured(context: Context, model: ZooModel) -> Redundancy:
     source = TorchSource(loaded.model, loaded.tokenizer, loaded.max_tokens)
     tokens = source.read([texts[place] for place in spread(len(texts), NUM_TEXTS)])
     return redundancy(recorded, states_of(loaded.model, tokens))
-
-
-def _rows(name: str, found: Redundancy) -> list[list[object]]:
-    before = [None, *(f"{100 * share:.1f}" for share in found.as_before)]
-    others = zip(before, found.as_last, found.alignment, found.cosine, strict=True)
-    return [
-        [name, layer, same, f"{100 * last:.1f}", f"{alignment:.3f}", f"{cosine:.3f}"]
-        for layer, (same, last, alignment, cosine) in enumerate(others, start=1)
-    ]

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from models.quality.points import Interval
 
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
@@ -36,9 +38,24 @@ class Sampled:
         """Whether it is another number than 0: the interval does not hold 0."""
         return not self.interval.low <= 0 <= self.interval.high
 
-    def text(self, signed: bool = False, digits: int = 2) -> str:
+    def text(self, digits: int = 2) -> str:
         """Return it in hundredths, with the interval in brackets."""
-        sign = "+" if signed else ""
         found = self.value, *self.interval
-        value, low, high = (f"{100 * each:{sign}.{digits}f}" for each in found)
+        value, low, high = (f"{100 * each:.{digits}f}" for each in found)
         return f"{value} ({low} to {high})"
+
+    def change(self, num_texts: int) -> str:
+        """Return a difference of shares in points, with its sign and the interval.
+
+        If no sample of the texts has a difference, no text has changed, and the interval says
+        nothing: then the exact bound of the share that may change stands in its place.
+        """
+        if np.abs(self.values).max() < _ROUNDING:
+            return f"0 of {num_texts:,}: at most {100 * most_share(num_texts):.2f} %"
+        value, low, high = (f"{100 * each:+.2f}" for each in (self.value, *self.interval))
+        return f"{value} ({low} to {high})"
+
+
+def most_share(num_texts: int, level: float = 0.95) -> float:
+    """Return the one-sided upper bound of a share of which no text of so many was seen."""
+    return float(1 - (1 - level) ** (1 / num_texts))

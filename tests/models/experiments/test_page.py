@@ -51,6 +51,16 @@ def test_sections_that_are_not_asked_for_stay_as_they_are(places: Places) -> Non
     assert "in part" in page
 
 
+def test_what_is_written_by_hand_stays_first(places: Places) -> None:
+    written = write_page(SECTIONS, SECTIONS, Context(places))
+    sections = written.read_text().partition("<!-- first -->")[2]
+    by_hand = "<!-- claims -->\n\n## Claims\n\nNot shown.\n\n<!-- end of claims -->"
+    places.page.write_text(f"{by_hand}\n\n<!-- first -->{sections}")
+    page = write_page(SECTIONS, ["second"], Context(places)).read_text()
+    assert page.count(by_hand) == 1
+    assert page.index("# Reproductions") < page.index(by_hand) < page.index("<!-- first -->")
+
+
 def test_what_runs_start_from_is_listed_and_trained_once(places: Places) -> None:
     other = Run("other", "sst2", start=ONE)
     assert with_starts([FROZEN, other, JOINT]) == [ONE, FROZEN, other, JOINT]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from models.experiments.sections.deebert import Point, Published, sentence, time_saved
-from models.experiments.sections.models import SST2_MPNET
 from models.experiments.sections.sampled import Sampled
 from models.experiments.sections.turns import seconds_in_turns
 from serve.engine.core import EngineCore
@@ -44,12 +43,10 @@ def test_every_text_is_timed_under_every_rule(
     assert left[2:] == [3, 1] * 3 + [1, 3] * 3  # after a first answer of each rule
 
 
-def test_sentence_tells_whether_the_loss_at_the_middle_point_is_shown() -> None:
+def test_sentence_names_the_rows_whose_loss_is_shown() -> None:
     def point(lost: float) -> Point:
         values = lost + 0.001 * np.linspace(-1, 1, 1001)
-        return Point(0.1, 0.4, Sampled(np.full(1001, 0.3)), Sampled(values), Published(-0.6, 40))
+        return Point(408, Sampled(np.full(1001, 0.3)), Sampled(values), Published(-0.6, 40))
 
-    assert "30 % of the time at -1.10 points (a difference is shown)" in sentence(
-        SST2_MPNET, [point(0.0), point(-0.01), point(0.0)]
-    )
-    assert "not shown" in sentence(SST2_MPNET, [point(0.0)])
+    assert "in 1 of 3 rows: a at 40 %." in sentence({"a": [point(-0.01)], "b": [point(0.0)] * 2})
+    assert sentence({"a": [point(0.0)]}).endswith("in 0 of 1 rows.")

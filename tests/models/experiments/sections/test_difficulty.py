@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.experiments.sections.difficulty import overthinking_cells, settled, settled_at
+from models.experiments.sections.difficulty import cells, settled, settled_at
 from tests.support.recordings import margins
 
 
@@ -14,21 +14,13 @@ def test_text_is_settled_where_all_later_exits_agree_with_the_last() -> None:
     assert settled_at(same).tolist() == expected
 
 
-def test_settled_texts_are_counted_with_their_accuracy() -> None:
+def test_settled_texts_are_counted() -> None:
     recorded = margins([[5, 5, 5], [-5, 5, 5], [5, -5, 5], [5, 5, 5]], [1, 1, 0, 0])
-    first, second, third = settled(recorded)
-    assert (first.layer, first.share, first.accuracy) == (2, 0.5, 0.5)
-    assert (second.share, second.accuracy) == (0.25, 1)
-    assert (third.share, third.accuracy) == (0.25, 0)
-
-
-def test_layer_at_which_no_text_settles_has_no_accuracy() -> None:
-    (_, second) = settled(margins([[5, 5], [4, 5]], [1, 1]))
-    assert second.cells == [4, "0.00", None, None]
+    assert settled(recorded) == (0.5, 0.5)  # at layer 2, and at layers 4 and 6
 
 
 def test_overthinking_is_that_of_the_report() -> None:
-    full, oracle, depth, overthought, rescued, *_ = overthinking_cells(
+    full, oracle, depth, overthought, rescued, *_ = cells(
         margins([[5, -5], [-5, 5], [5, 5], [-5, -5]], [1, 1, 1, 1])
     )
     assert (full, oracle, overthought, rescued) == ("50.00", "75.00", "25.00", "25.00")

@@ -62,7 +62,8 @@ def test_measured_patience_stands_beside_the_condition() -> None:
     alone = [wrong[:, i].mean() * wrong[:, i + 1].mean() for i in range(3)]
     assert found[0].wrong == pytest.approx(np.mean(pairs))
     assert found[0].wrong_if_independent == pytest.approx(np.mean(alone))
-    assert found[0].right == pytest.approx(right_side(1, wrong.mean(), 1 - right[:, -1].mean()))
+    q, p = wrong.mean(), 1 - right[:, -1].mean()
+    assert [each.promised for each in found] == [5 - t < right_side(t, q, p) for t in (1, 2, 3)]
     answers = rows > 0
     leaves = [next((i for i in range(1, 5) if answer[i] == answer[i - 1]), 4) for answer in answers]
     accuracy = np.mean([right[row, place] for row, place in enumerate(leaves)])

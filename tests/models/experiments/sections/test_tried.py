@@ -40,6 +40,13 @@ def test_figure_is_shown_with_its_interval_in_hundredths() -> None:
     assert Sampled(values).shown
 
 
+def test_change_of_no_text_has_the_exact_bound_in_place_of_an_interval() -> None:
+    none, some = Sampled(np.zeros(1001)), Sampled(np.array([-0.01, *np.linspace(-0.02, 0, 1001)]))
+    assert none.change(408) == "0 of 408: at most 0.73 %"
+    assert none.change(277) == "0 of 277: at most 1.08 %"
+    assert some.change(408) == "-1.00 (-1.95 to -0.05)"
+
+
 def test_threshold_is_the_loosest_that_runs_the_wanted_layers() -> None:
     recorded = margins([[0.1, 9], [0.5, 9], [3, 9], [6, 9]], [1, 1, 1, 1])
 
