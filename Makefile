@@ -131,8 +131,8 @@ compare: $(MANIFEST) ## Offramp beside other servers (ten minutes, idle cores)
 	@$(BIN)/python -m loadtest.compare $(BUNDLE) --model $(MODEL_FOLDER) \
 	  $(if $(wildcard $(LABELLED)),--data $(LABELLED)) $(ARGS)
 
-chaos: $(MANIFEST) ## kill parts of a server under load and explain what clients see
-	@$(BIN)/python -m loadtest.chaos $(BUNDLE) $(ARGS)
+chaos: $(MANIFEST) ## break, change and overload a server, and explain what clients see (a quarter of an hour)
+	@$(BIN)/python -m loadtest.scenarios $(BUNDLE) $(if $(wildcard $(LABELLED)),--texts $(LABELLED)) $(ARGS)
 
 # The data's own texts stay out of it: their terms do not allow them here.
 reports: $(MANIFEST) ## evaluate the shipped model; the report goes to docs/reports

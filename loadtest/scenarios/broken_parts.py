@@ -1,4 +1,4 @@
-"""The events that happen to a server under load, and what must hold afterwards."""
+"""Parts of a Ray Serve deployment die, hang or change under load, and what must hold then."""
 
 import itertools
 import signal
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import psutil
 
-from loadtest.chaos.configs import NUM_REPLICAS, write_config
-from loadtest.chaos.scenario import BEFORE_S, Scenario, wait_for
 from loadtest.http.client import ApiError, Json, LivePolicy
 from loadtest.http.metrics_page import MetricsPage
+from loadtest.scenarios.host import NUM_REPLICAS, write_config
+from loadtest.scenarios.scenario import BEFORE_S, Scenario, wait_for
 
 MOST_HUNG_S = 20.0
 _CHANGE_EVERY_S = 1.0
@@ -61,7 +61,7 @@ def stop_controller(scenario: Scenario) -> None:
         time.sleep(_STOPPED_S)
         stopped.send_signal(signal.SIGCONT)
         scenario.notes.append(f"{_STOPPED_S:g} s without one: policy changed, metrics complete")
-    _check_versions(scenario, {live.version: None, changed.version: None})
+    check_versions(scenario, {live.version: None, changed.version: None})
     _check_same_replicas(scenario, replicas)
 
 
@@ -103,7 +103,7 @@ def change_thresholds(scenario: Scenario) -> None:
             by_version[live.version] = layer
             time.sleep(_CHANGE_EVERY_S)
     scenario.notes.append(f"{len(by_version) - 1} policies in turn")
-    _check_versions(scenario, by_version)
+    check_versions(scenario, by_version)
     client.replace_policy(model["name"], LivePolicy(live.version, original.document))
 
 
@@ -199,7 +199,7 @@ def _version(scenario: Scenario) -> int:
 def _check_same_version(scenario: Scenario, version: int) -> None:
     now = _version(scenario)
     scenario.expect(now == version, f"the policy went from version {version} to {now}")
-    _check_versions(scenario, {version: None})
+    check_versions(scenario, {version: None})
 
 
 def _check_same_replicas(scenario: Scenario, replicas: set[psutil.Process]) -> None:
@@ -207,7 +207,7 @@ def _check_same_replicas(scenario: Scenario, replicas: set[psutil.Process]) -> N
     scenario.expect(same, "replicas were restarted")
 
 
-def _check_versions(scenario: Scenario, layers: dict[int, int | None]) -> None:
+def check_versions(scenario: Scenario, layers: dict[int, int | None]) -> None:
     """Check every answer against the policy version that it names.
 
     Args:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil
 
-from loadtest.chaos.explanations import Event
 from loadtest.http.child_process import ChildProcess
 from loadtest.http.client import Client, Json
 from loadtest.http.server_process import ServerProcess
@@ -70,7 +69,7 @@ class LoadProcess(ChildProcess):
 class Scenario:
     """One scenario and its findings."""
 
-    event: Event
+    event: str
     server: ServerProcess
     per_second: float  # rate of the load
     seconds: float  # length of the load
@@ -78,6 +77,8 @@ class Scenario:
     report: Json = field(default_factory=dict)  # of the load, once it is over
     notes: list[str] = field(default_factory=list)  # observations, in words
     problems: list[str] = field(default_factory=list)  # what should not have happened
+    tables: list[str] = field(default_factory=list)  # more figures, as Markdown
+    texts: tuple[str, ...] = ()  # options of the load: which texts are sent
 
     @property
     def client(self) -> Client:
@@ -98,7 +99,7 @@ class Scenario:
     def load(self) -> Iterator[None]:
         """Load the server, run the block after `BEFORE_S`, and wait for the load's end."""
         rate = ["--arrivals", "poisson", "--rate", f"{self.per_second:g}", "--users", "4"]
-        words = [*rate, "--retries", "1", "--weights", "default=1"]
+        words = [*rate, "--retries", "1", "--weights", "default=1", *self.texts]
         folder = self.folder / self.event.replace(" ", "-")
         with LoadProcess(self.server.url, self.seconds, words, folder) as load:
             wait_for(lambda: load.sending, "the load begins")

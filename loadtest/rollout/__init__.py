@@ -1,1 +1,0 @@
-"""Rollouts under load: a bad candidate and a good one."""

@@ -1,0 +1,1 @@
+"""What clients see while a server is broken, changed or overloaded."""

@@ -1,0 +1,106 @@
+"""Explain every failed request of a scenario, and write the table of all scenarios."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from loadtest.scenarios.scenario import Scenario
+from models.report.markdown import table
+
+_MOST_UNEXPLAINED = 5
+
+
+class Explanation(NamedTuple):
+    """A failure that may happen during an event, and its cause."""
+
+    event: str
+    pattern: re.Pattern[str]
+    why: str
+
+
+EXPLANATIONS = (
+    Explanation(
+        "replica killed",
+        re.compile(r"no answer(?!.*refused)|50[03] "),
+        "the request was in the replica that was killed, and its connection ended; no other "
+        "replica gets it, because the server cannot know whether it had effects; classification "
+        "has none, so clients may send it again",
+    ),
+    Explanation(
+        "replica stopped",
+        re.compile(r"no answer(?!.*refused)|50[03] "),
+        "the request, or its connection, was in the replica that hung, and waited until Ray Serve "
+        "had found and killed it; connections went on being dealt to it meanwhile",
+    ),
+    Explanation(
+        "proxy killed",
+        re.compile(r"no answer|50[03] "),
+        "there was no proxy, or the proxy died with the request: Ray Serve's controller starts "
+        "another; a cluster has a proxy on every node and a load balancer in front",
+    ),
+    Explanation(
+        "SIGTERM",
+        re.compile(r"refused|\[Errno 111\]|503 (?!without JSON)|Connection reset|closed"),
+        "the server was ending: requests in flight were answered, later ones were refused",
+    ),
+)
+
+
+def why(event: str, message: str) -> str | None:
+    """Return the explanation of this failure during this event, if there is one."""
+    for explanation in EXPLANATIONS:
+        if event == explanation.event and explanation.pattern.search(message):
+            return explanation.why
+    return None
+
+
+def judge(scenario: Scenario) -> list[str]:
+    """Return the scenario's problems and the failures without an explanation."""
+    unexplained = [m for m in _messages(scenario) if why(scenario.event, m) is None]
+    listed = [f"unexplained failure: {message}" for message in unexplained[:_MOST_UNEXPLAINED]]
+    return [*scenario.problems, *listed]
+
+
+def findings_text(scenarios: Sequence[Scenario]) -> str:
+    """Return the table, and below it the failures with their explanations."""
+    head = (
+        "event",
+        "requests",
+        "failed",
+        "failed twice",
+        "p50 ms",
+        "p99 ms",
+        "longest silence, s",
+        "seen",
+    )
+    parts = [table(head, [_cells(scenario) for scenario in scenarios])]
+    parts += [part for scenario in scenarios for part in scenario.tables]
+    parts += [_failures(s) for s in scenarios if s.report.get("first_tries_failed")]
+    problems = [f"* {s.event}: {problem}" for s in scenarios for problem in judge(s)]
+    if problems:
+        parts.append("## Problems\n\n" + "\n".join(problems))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(scenario: Scenario) -> list[object]:
+    report, seen = scenario.report, "; ".join(scenario.notes)
+    if not report:
+        return [scenario.event, *[None] * 6, seen]
+    total = report["total"]
+    failed = report["first_tries_failed"], total["failures"]
+    times = total["p50_ms"], total["p99_ms"], report["longest_gap_s"]
+    return [scenario.event, total["requests"], *failed, *times, seen]
+
+
+def _failures(scenario: Scenario) -> str:
+    rows, report = list[list[object]](), scenario.report
+    for title, errors in ("first", report["retried"]), ("last", report["errors"]):
+        for message, times in sorted(errors.items(), key=lambda item: -item[1]):
+            reason = why(scenario.event, message) or "**unexplained**"
+            rows.append([times, title, message, reason])
+    return f"## Failures: {scenario.event}\n\n" + table(("times", "try", "what", "why"), rows)
+
+
+def _messages(scenario: Scenario) -> Iterator[str]:
+    yield from scenario.report.get("retried", ())
+    yield from scenario.report.get("errors", ())

@@ -1,0 +1,42 @@
+"""Rollouts under load: a bad candidate must go back by itself, a good one become the policy."""
+
+from typing import Final
+
+from loadtest.http.client import Json
+from loadtest.scenarios.scenario import Scenario, wait_for
+
+_PLAN: Final[Json] = {
+    "steps": [5, 25, 50, 100],
+    "hold_s": 10,
+    "min_answers": 120,
+    "bounds": {"disagreement": 0.04, "layers": 3.0, "errors": 0.01},
+    "audit_share": 1.0,
+    "on_inconclusive": "promote",
+}
+
+
+def bad_candidate(scenario: Scenario) -> None:
+    """Roll out a rule that leaves every text at layer 1."""
+    _roll_out(scenario, {"rule": "layer", "layer": 1}, "failed")
+
+
+def good_candidate(scenario: Scenario) -> None:
+    """Roll out a certified target."""
+    _roll_out(scenario, {"target": {"max_disagreement": 0.01}}, "promoted")
+
+
+def _roll_out(scenario: Scenario, wish: Json, end: str) -> None:
+    client, model = scenario.client, scenario.model["name"]
+    live = client.policy(model)
+    client.replace_policy(model, live._replace(document={"default": {"rule": "never"}}))
+    with scenario.load():
+        shown = client.start_rollout(model, {"policy": {"default": wish}, **_PLAN})
+        running = ("running", "paused")
+        took_s = wait_for(
+            lambda: client.rollout(model)["state"] not in running,
+            "the end of the rollout",
+            scenario.seconds,
+        )
+        shown = client.rollout(model)
+        scenario.notes.append(f"{shown['state']} after {took_s:.0f} s: {shown.get('why')}")
+    scenario.expect(shown["state"] == end, f"the rollout ended as {shown['state']}, not {end}")
