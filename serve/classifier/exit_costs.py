@@ -15,6 +15,7 @@ from serve.engine.core import EngineCore
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
+from serve.engine.warm_up import segment_times_s
 from serve.rules import CompiledRule, EntropyRule, ExitRule, PatienceRule
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
@@ -80,7 +81,7 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> Ex
     began = time.perf_counter()
     # In turns, so that a busy moment of the machine meets all alike.
     while len(taken_s) < _ROUNDS:
-        marks_s.append(_segment_times_s(runner, ids))
+        marks_s.append(segment_times_s(runner, 1, num_tokens))
         taken_s.append([timeit(call, number=1) for call in timed])
         if len(taken_s) >= _FEWEST_ROUNDS and time.perf_counter() > began + _ENOUGH_S:
             break
@@ -108,18 +109,6 @@ def _asks_every_exit(shape: ModelShape) -> ExitRule:
     if shape.traits.task == "regression":
         return PatienceRule(patience=len(shape.exits), tolerance=1.0)
     return EntropyRule(threshold=0)
-
-
-def _segment_times_s(runner: Runner, ids: np.ndarray) -> list[float]:
-    """Return the seconds in each segment."""
-    mask = np.ones_like(ids)
-    marks = [time.perf_counter()]
-    output = runner.start(ids, mask, 0 * ids)
-    marks.append(time.perf_counter())
-    for index in range(1, len(runner)):
-        output = runner.advance(index, output.hidden, np.arange(1), mask)
-        marks.append(time.perf_counter())
-    return np.diff(marks).tolist()
 
 
 def _answer(core: EngineCore, rule: CompiledRule, ids: np.ndarray, fast_path: bool) -> None:

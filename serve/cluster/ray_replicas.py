@@ -103,7 +103,9 @@ class RayReplicas:
         """Ask again and again how many replicas there are; without an answer the last one holds."""
         while True:
             with suppress(RayError, TimeoutError):
-                self._num_wanted = await self._on_thread(self._controller.num_wanted)
+                known = await self._on_thread(self._controller.details)
+                # As configured, or as the autoscaler decided.
+                self._num_wanted = known.target_num_replicas
             await asyncio.sleep(_COUNT_EVERY_S)
 
     async def refresh_policy(self, model: str) -> Refreshed:
@@ -119,7 +121,8 @@ class RayReplicas:
         missing: set[str] = set()
         if unconfirmed:
             with suppress(RayError, TimeoutError):
-                missing = await self._on_thread(self._controller.replica_ids)
+                known = await self._on_thread(self._controller.details)
+                missing = {replica.replica_id for replica in known.replicas}
         return Refreshed(acks, unconfirmed, sorted(missing - {ack.replica for ack in acks}))
 
     async def try_on_audits(
@@ -199,20 +202,3 @@ class Controller:
         # the controller waits for the head.
         asked: Any = self._actor.get_deployment_details.remote(*self._deployment)
         return cast(DeploymentDetails, ray.get(asked, timeout=_TIMEOUT_S))
-
-    def num_wanted(self) -> int:
-        """Return how many replicas there should be: as configured, or as the autoscaler decided.
-
-        Raises:
-            RayError: as of `details`.
-        """
-        wanted: int = self.details().target_num_replicas
-        return wanted
-
-    def replica_ids(self) -> set[str]:
-        """Return the ids of all replicas, starting ones included.
-
-        Raises:
-            RayError: as of `details`.
-        """
-        return {replica.replica_id for replica in self.details().replicas}

@@ -45,25 +45,6 @@ class Batch:
         traced: whether some row wants a record of the exits it passes.
     """
 
-    __slots__ = (
-        "counted",
-        "deadline_s",
-        "depth",
-        "head",
-        "held_from_s",
-        "hidden",
-        "keep",
-        "level",
-        "longest",
-        "mask",
-        "num_tokens",
-        "prediction",
-        "rows",
-        "signals",
-        "state",
-        "traced",
-    )
-
     def __init__(self, rows: list[Row], depth: int = 0, held_from_s: float = math.inf) -> None:
         self.depth, self.held_from_s = depth, held_from_s
         self.deadline_s = math.inf

@@ -60,11 +60,6 @@ class Scheduler:
         return bool(self._arrivals or self._waiting or self._groups)
 
     @property
-    def num_waiting(self) -> int:
-        """Rows that no segment has seen yet."""
-        return len(self._arrivals) + len(self._waiting)
-
-    @property
     def _size_limits(self) -> SizeLimits:
         limits = SizeLimits(self._limits.max_rows, self._limits.max_tokens)
         return limits.narrowed(self._costs.remaining(0))

@@ -39,7 +39,6 @@ class WaitingQueue:
         """
         self._aging_s = aging_s
         self._queue = ClientQueues()
-        self._num_tokens = 0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -57,7 +56,6 @@ class WaitingQueue:
             costs: as they are known now; they place the rows of large requests.
         """
         for row in rows:
-            self._num_tokens += row.num_tokens
             self._queue.add(self._place(row, costs))
 
     def drop_expired(self, now_s: float) -> list[Row]:
@@ -67,7 +65,6 @@ class WaitingQueue:
         gone = [row for row in self._queue if row.cancelled or row.deadline_s <= now_s]
         if gone:
             self._queue.remove(gone)
-            self._num_tokens -= sum([row.num_tokens for row in gone])
         return gone
 
     def level(self, row: Row, now_s: float) -> int:
@@ -92,14 +89,12 @@ class WaitingQueue:
         places = self._select([entry.row for entry in head], ahead, limits, now_s)
         taken = [head[place] for place in places]
         self._queue.take(taken, now_s)
-        rows = [entry.row for entry in taken]
-        self._num_tokens -= sum([row.num_tokens for row in rows])
-        return rows
+        return [entry.row for entry in taken]
 
     def pop_only(self) -> Row:
         """Remove and return the only row."""
         (row,) = self._queue
-        self._queue, self._num_tokens = ClientQueues(), 0
+        self._queue = ClientQueues()
         return row
 
     def _select(

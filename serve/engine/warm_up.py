@@ -63,7 +63,7 @@ def measure(runner: ModelRunner, max_tokens: int, warm_up: WarmUp = ON_CPU) -> C
     """
     measured: list[list[tuple[int, int, float]]] = [[] for _ in range(len(runner))]
     for num_rows, num_tokens in SHAPES[:2]:
-        _times(runner, num_rows, min(num_tokens, max_tokens))
+        segment_times_s(runner, num_rows, min(num_tokens, max_tokens))
     began, pace_s = perf_counter(), 0.0
     shapes = dict.fromkeys((rows, min(tokens, max_tokens)) for rows, tokens in warm_up.shapes)
     for place, (num_rows, num_tokens) in enumerate(shapes):
@@ -87,17 +87,17 @@ def measure(runner: ModelRunner, max_tokens: int, warm_up: WarmUp = ON_CPU) -> C
 def _runs(runner: ModelRunner, shape: Shape, warm_up: WarmUp) -> list[list[float]]:
     """Run a shape some times; return the seconds in each segment, of each run that counts."""
     if not warm_up.first_counts:
-        _times(runner, *shape)
+        segment_times_s(runner, *shape)
     began, runs = perf_counter(), []
     for _ in range(REPEATS):
-        runs.append(_times(runner, *shape))
+        runs.append(segment_times_s(runner, *shape))
         if perf_counter() - began > warm_up.budget_s / 4:
             break
     return runs
 
 
-def _times(runner: ModelRunner, num_rows: int, num_tokens: int) -> list[float]:
-    """Return the seconds in each segment."""
+def segment_times_s(runner: ModelRunner, num_rows: int, num_tokens: int) -> list[float]:
+    """Return the seconds in each segment of texts of one length."""
     marks = [perf_counter()]
     for _ in steps(runner, *_inputs(num_rows, num_tokens)):
         marks.append(perf_counter())

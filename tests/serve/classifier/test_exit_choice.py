@@ -8,48 +8,18 @@ import pytest
 
 from serve.assembly import assemble
 from serve.bundle.loader import Bundle, load_bundle, sha256_of
-from serve.bundle.manifest import Precision
-from serve.bundle.recording import RECORDING, read_recording
-from serve.classifier import exit_choice, exit_costs
+from serve.bundle.recording import RECORDING
+from serve.classifier import exit_choice
 from serve.classifier.exit_choice import choose_exits
 from serve.classifier.options import EngineOptions
-from serve.engine.core import EngineCore
-from serve.engine.shape import ModelShape
-from serve.errors import InvalidBundle, InvalidRequest
+from serve.errors import InvalidRequest
 from serve.policy.database import Database
-from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.placement import Placement, build_runner
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.tiny import DEPTH, LABELS, recording
 
 CopyBundle = Callable[..., Path]
-
-
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_active_exits_say_what_they_say_among_all(bundle: Bundle, precision: Precision) -> None:
-    every = CpuRunner(bundle, precision, 1)
-    some = CpuRunner(bundle.presenting((1, 4)), precision, 1)
-    ids = np.random.default_rng(0).integers(4, 200, (3, 7))
-    mask, types = np.ones_like(ids), np.zeros_like(ids)
-    mask[1, 4:] = 0
-    steps = [every.start(ids, mask, types)]
-    keep, shorter = np.array([2, 1]), mask[[2, 1], :6]
-    for index in range(1, DEPTH):
-        chosen = keep if index == 1 else np.arange(2)
-        steps.append(every.advance(index, steps[-1].hidden, chosen, shorter))
-    assert len(some) == 2
-    first = some.start(ids, mask, types)
-    np.testing.assert_array_equal(first.logits, steps[0].logits)
-    last = some.advance(1, first.hidden, keep, shorter)
-    np.testing.assert_array_equal(last.logits, steps[-1].logits)
-    np.testing.assert_array_equal(
-        every.presenting((3,)).start(ids, mask, types).logits,
-        CpuRunner(bundle, precision, 1)
-        .presenting((1, 3))
-        .advance(1, every.presenting((1, 3)).start(ids, mask, types).hidden, np.arange(3), mask)
-        .logits,
-    )
 
 
 @pytest.mark.parametrize("wish", ["2,4", "1,5", "4,1", "1,1,4", "1,2", "", "all"])
@@ -117,49 +87,9 @@ def test_the_recording_travels_with_the_model(bundle: Bundle) -> None:
     np.testing.assert_array_equal(bundle.recording, recording())
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        np.zeros((DEPTH, 2)),
-        np.zeros((DEPTH, 0, 3)),
-        np.zeros((DEPTH - 1, 2, 3)),
-        np.array([{"a": "pickle"}], object),
-        np.full((DEPTH, 2, 3), "a"),
-        b"PK\x05\x06" + bytes(18),
-        b"",
-        b"nonsense",
-    ],
-)
-def test_a_damaged_recording_is_refused(tmp_path: Path, content: np.ndarray | bytes) -> None:
-    path = tmp_path / RECORDING
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    else:
-        np.save(path, content, allow_pickle=True)
-    with pytest.raises(InvalidBundle):
-        read_recording(path, (DEPTH, len(LABELS)))
-
-
 def test_active_exits_of_an_unknown_model_are_refused(bundle: Bundle) -> None:
     with pytest.raises(InvalidRequest):
         assemble([bundle.folder], EngineOptions(), Database(), {"tony": [4]})
-
-
-def test_what_an_exit_costs_is_measured_on_one_engine(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-
-    def make(*arguments: Any, **more: Any) -> EngineCore:
-        made.append(EngineCore(*arguments, **more))
-        return made[-1]
-
-    monkeypatch.setattr(exit_costs, "EngineCore", make)
-    shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH)
-    costs = exit_costs.measure_exit_costs(CpuRunner(bundle, "fp32", 1), shape, num_tokens=32)
-    assert len(made) == 1
-    assert len(costs.segment_s) == DEPTH
-    assert min(costs.segment_s) > 0
 
 
 def test_auto_keeps_to_the_limit_on_memory_and_gives_all_back(

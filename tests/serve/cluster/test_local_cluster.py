@@ -1,5 +1,6 @@
 """What the command's own process does; servers as real processes are in test_replica.py."""
 
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from serve.bundle.loader import Bundle
 from serve.cli import app
+from serve.cluster import head
 from serve.cluster.deployment_options import LocalReplicas, local_options
 from serve.cluster.log_socket import LogSocket, collecting
 from serve.cluster.node import local_node, session_folder
@@ -76,11 +78,13 @@ def test_a_start_that_ray_gives_up_on_a_busy_machine_is_tried_again(
         raise Exception(said)  # Ray raises Exception itself
 
     tried: list[object] = []
+    ended: list[int] = []
     monkeypatch.setattr(ray, "init", start)
-    with pytest.raises(Unavailable) as refused, local_node(tmp_path, num_cpus=1):
-        pass
-    assert said in str(refused.value)
+    monkeypatch.setattr(head, "end_session", lambda session, spared: ended.append(spared))
+    with pytest.raises(Unavailable):
+        head.start(SimpleNamespace(folder=tmp_path, num_gpus=0))  # type: ignore[arg-type]
     assert len(tried) == times
+    assert ended == [os.getpid()] * (times - 1), "what was started before"
 
 
 @pytest.mark.parametrize(

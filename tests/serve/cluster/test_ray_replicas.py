@@ -4,6 +4,7 @@ import asyncio
 import threading
 import warnings
 import zlib
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -69,11 +70,8 @@ class Controller:
 
     def __init__(self, app_name: str, deployment: str) -> None: ...
 
-    def num_wanted(self) -> int:
+    def details(self) -> Any:
         raise RayError("no answer")
-
-    def replica_ids(self) -> set[str]:
-        raise RayError("no answer either")
 
 
 class Id:
@@ -127,9 +125,9 @@ def test_number_of_replicas_is_the_controllers_and_the_last_known_while_it_is_aw
     told = iter([5])
     again = asyncio.Event()
 
-    def num_wanted(self: object) -> int:
+    def details(self: object) -> Any:
         for each in told:
-            return each
+            return SimpleNamespace(target_num_replicas=each)
         again.set()
         raise RayError("no answer")
 
@@ -139,7 +137,7 @@ def test_number_of_replicas_is_the_controllers_and_the_last_known_while_it_is_aw
         task.cancel()
 
     monkeypatch.setattr(replicas, "_COUNT_EVERY_S", 0)
-    monkeypatch.setattr(Controller, "num_wanted", num_wanted)
+    monkeypatch.setattr(Controller, "details", details)
     asyncio.run(count())
     assert asked.number == 5
     assert "offramp_replicas_wanted 5.0" in asyncio.run(asked.metrics_text()).decode()

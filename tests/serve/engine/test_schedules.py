@@ -39,8 +39,8 @@ SHAPE = ModelShape(two_labels(EXITS), TEMPERATURES)
 # Five exits and three labels, which every kind of rule can follow.
 EVERY_RULE = ModelShape(traits_of("single_label"), (1.0, 1.3, 0.8, 1.0, 1.0))
 
-# Thousands in all; more if the profile says so.
-THOROUGH = settings(max_examples=max(1000, settings().max_examples))
+# Hundreds in all; more if the profile says so.
+THOROUGH = settings(max_examples=max(300, settings().max_examples))
 fake_row = partial(row_for, traits=SHAPE.traits, temperatures=TEMPERATURES)
 
 rules = st.one_of(

@@ -1,4 +1,4 @@
-"""Exits that learn without labels, or their own error, on their whole way: certified and served."""
+"""Exits that learn their own error, on their whole way: certified and served."""
 
 import json
 import random
@@ -13,7 +13,6 @@ from rich.console import Console
 from export import bundle as bundles
 from models.certification.calibrate import CalibrationJob, calibrate
 from models.data.notes import DataNote
-from models.heads import AnyHeadConfig, AttentionHeadConfig, HeadConfig
 from models.multi_exit import MultiExitModel
 from models.training.job import ModelChoice, TrainConfig, TrainJob
 from models.training.objective import Objective
@@ -81,40 +80,3 @@ def estimates_of(model: MultiExitModel, texts: list[str]) -> NDArray[np.float32]
     with torch.no_grad():
         outputs = model.exit_outputs(ids, torch.ones_like(ids), torch.zeros_like(ids))
     return np.stack([output.uncertainty for output in outputs])
-
-
-@pytest.mark.parametrize("head", [AttentionHeadConfig(kind="attention"), HeadConfig()])
-def test_a_classifiers_exits_learn_from_texts_alone_and_are_certified_and_served(
-    encoder: Path, tmp_path: Path, head: AnyHeadConfig
-) -> None:
-    labelled = written(tmp_path / "train.jsonl", "single_label", 160)
-    alone = ModelChoice(encoder=encoder, exits=(4,), labels=("no", "yes"), max_tokens=16)
-    config = TrainConfig(epochs=4, lr=3e-3, batch_size=16)
-    with pytest.warns(DataNote, match="holds no classifier"):
-        assert train(TrainJob(alone, config, labelled, labelled, tmp_path / "alone"), QUIET)
-    texts = tmp_path / "texts.txt"
-    texts.write_text("".join(f"w{1 + i % 2} w{3 + i % 3 % 2} w{5 + i % 180}\n" for i in range(240)))
-    learns = isinstance(head, HeadConfig)
-    objective = Objective(unlabelled=True, learn_error=learns)
-    choice = ModelChoice(
-        encoder=tmp_path / "alone", recipe="frozen", head=head, objective=objective, max_tokens=16
-    )
-    folder, bundle = tmp_path / "model", tmp_path / "bundle"
-    with pytest.warns(DataNote, match="stays that classifier"):
-        assert train(TrainJob(choice, config, texts, labelled, folder), QUIET)
-    assert "--unlabelled" in (folder / "README.md").read_text()
-    bundles.write(bundles.plan(folder, ("fp32",)), bundle)
-    (found,) = calibrate(CalibrationJob(bundle, (texts,), labelled=False), QUIET)
-    assert load_bundle(bundle).ladder("fp32") == found.ladder
-    asked = [f"w{1 + i % 2} w3 w{20 + i}" for i in range(12)]
-    with serving_bundles(bundle) as server:
-        last, first = (
-            server.answer(asked, exit={"rule": "layer", "layer": layer})["results"]
-            for layer in (4, 1)
-        )
-    ids = torch.tensor([tiny_tokenizer().encode(text).ids for text in asked])
-    with torch.no_grad():
-        (expected,) = MultiExitModel.load(tmp_path / "alone")(ids, torch.ones_like(ids))
-    shares = [[each["scores"][name] for name in ("no", "yes")] for each in last]
-    np.testing.assert_allclose(shares, expected.softmax(-1), atol=1e-4)
-    assert [each["label"] for each in first] == [each["label"] for each in last]
