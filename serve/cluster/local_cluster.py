@@ -14,16 +14,17 @@ from typing import IO, Final, TypeAlias
 
 from serve.announcer import Announcer
 from serve.cluster.deployment_options import LocalReplicas
-from serve.cluster.head import GRACE_S, Job
 from serve.cluster.log_socket import collecting
 from serve.cluster.node import end_session, session_folder
+from serve.cluster.ray_process import GRACE_S, Job
 from serve.config import ServerConfig, stop_signals
 from serve.errors import Unavailable
 from serve.http.settings import DRAIN_S
 from serve.log_output import Output
 from serve.runtime.cuda_provider import num_devices
 
-# Events of `serve.cluster.head` with their sentence, "ended" when it has, and "signal" with a name.
+# Events of `serve.cluster.ray_process` with their sentence, "ended" when it has, and "signal" with
+# its name.
 # A handler of a signal may run within another one: this queue allows that.
 Events: TypeAlias = SimpleQueue[tuple[str, str]]
 
@@ -106,8 +107,8 @@ def _stop(commands: IO[bytes], events: Events, announcer: Announcer) -> None:
 
 @contextmanager
 def _head(job: Job, events: Events) -> Iterator[IO[bytes]]:
-    """Run `serve.cluster.head` and all that it starts; yield what takes its commands."""
-    command = [sys.executable, "-m", "serve.cluster.head"]
+    """Run `serve.cluster.ray_process` and all that it starts; yield what takes its commands."""
+    command = [sys.executable, "-P", "-m", "serve.cluster.ray_process"]
     # In a session of its own Ctrl-C does not reach it, and its processes are found.
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True

@@ -36,7 +36,7 @@ class QueueLimits:
     max_tokens: int = 131_072
 
 
-class Load(NamedTuple):
+class Held(NamedTuple):
     """What is admitted and not yet answered.
 
     Attributes:
@@ -50,14 +50,14 @@ class Load(NamedTuple):
     pairs: int = 0
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Load":
-        """Return the load of these rows."""
+    def of(cls, rows: Sequence[Row]) -> "Held":
+        """Return what these rows are together."""
         lengths = [row.num_tokens for row in rows]
         return cls(len(rows), sum(lengths), sum([num * num for num in lengths]))
 
-    def plus(self, other: "Load", times: int = 1) -> "Load":
+    def plus(self, other: "Held", times: int = 1) -> "Held":
         """Return both together; with -1 `times`, this one without the other."""
-        return Load(
+        return Held(
             self.rows + times * other.rows,
             self.tokens + times * other.tokens,
             self.pairs + times * other.pairs,
@@ -72,7 +72,7 @@ class Admission:
     padding, other users of the cores, the host's work between two segments.
 
     Attributes:
-        load: what is admitted and not yet answered.
+        held: what is admitted and not yet answered.
     """
 
     def __init__(
@@ -88,20 +88,20 @@ class Admission:
             costs: what segments cost.
             batch_limits: how many rows share a segment run.
         """
-        self.load = Load()
+        self.held = Held()
         self._limits, self._costs, self._batch_limits = limits, costs, batch_limits
         self._tokens_of = dict.fromkeys(Priority, 0)
-        self._clients: dict[str, Load] = {}
+        self._clients: dict[str, Held] = {}
         self._since_s = math.nan  # of the last answers, or since rows wait
         self._took_s = self._full_s = 0.0
 
     @property
     def seconds(self) -> float:
         """Estimated time until all rows are answered."""
-        if not self.load.rows:
+        if not self.held.rows:
             return 0.0
         pace = self._took_s / self._full_s if self._full_s else 1.0
-        return pace * self._at_full_depth(self.load)
+        return pace * self._at_full_depth(self.held)
 
     def wait_s(self, client: str, priority: Priority) -> float:
         """Return the estimated seconds until a client's next row starts.
@@ -109,13 +109,13 @@ class Admission:
         Rows of a worse priority are not waited for. Clients take turns, so a client with little
         in the queue waits for as much of the others' only.
         """
-        if not self.load.rows:
+        if not self.held.rows:
             return 0.0
         ahead = sum([tokens for own, tokens in self._tokens_of.items() if own <= priority])
-        share = ahead / self.load.tokens
+        share = ahead / self.held.tokens
         if client:
-            held = self._clients.get(client, Load())
-            share *= min(1.0, held.tokens * len(self._clients) / self.load.tokens)
+            held = self._clients.get(client, Held())
+            share *= min(1.0, held.tokens * len(self._clients) / self.held.tokens)
         return share * self.seconds
 
     def admit(self, rows: Sequence[Row], now_s: float) -> None:
@@ -128,13 +128,13 @@ class Admission:
         """
         if not rows:
             return
-        own, client = Load.of(rows), rows[0].client
+        own, client = Held.of(rows), rows[0].client
         self.check_room(own.rows, own.tokens, client)
-        if not self.load.rows:
+        if not self.held.rows:
             self._since_s = now_s
-        self._clients[client] = self._clients.get(client, Load()).plus(own)
+        self._clients[client] = self._clients.get(client, Held()).plus(own)
         self._tokens_of[rows[0].priority] += own.tokens
-        self.load = self.load.plus(own)
+        self.held = self.held.plus(own)
 
     def check_room(
         self, num_rows: int, num_tokens: int = 0, client: str = "", coming: int = 0
@@ -154,7 +154,7 @@ class Admission:
                 f"inputs: {num_tokens} tokens in {num_rows} texts are more than the queue takes at "
                 f"all, {tokens}; send fewer at once"
             )
-        waiting = self.load
+        waiting = self.held
         free = rows - waiting.rows - num_rows, tokens - waiting.tokens - num_tokens - coming
         if min(free) < 0:
             self._refuse(
@@ -162,7 +162,7 @@ class Admission:
                 f"of texts being tokenized included) are waiting, at most {rows} ({tokens}) may"
             )
         if client and waiting.rows:
-            held = self._clients.get(client, Load())
+            held = self._clients.get(client, Held())
             times = TIMES_FREE if held.rows else TIMES_FREE_AT_ONCE
             if held.rows + num_rows > times * free[0] or held.tokens + num_tokens > times * free[1]:
                 self._refuse(
@@ -177,22 +177,23 @@ class Admission:
     def release(self, outcomes: Sequence[Outcome], now_s: float) -> None:
         """Count out rows that have got their answer or error, and learn the pace of answers."""
         if answered := [row for row, result in outcomes if isinstance(result, Answer)]:
-            own, took_s, self._since_s = Load.of(answered), now_s - self._since_s, now_s
+            own, took_s, self._since_s = Held.of(answered), now_s - self._since_s, now_s
             fade = math.exp(-took_s / MEMORY_S - own.tokens / MEMORY_TOKENS)
             self._took_s = fade * self._took_s + took_s
             self._full_s = fade * self._full_s + self._at_full_depth(own)
         for row, _ in outcomes:
             self._tokens_of[row.priority] -= row.num_tokens
-            held = self._clients[row.client].plus(Load.of([row]), -1)
-            if held.rows:
-                self._clients[row.client] = held
-            else:
+            held = self._clients[row.client]
+            if held.rows == 1:
                 del self._clients[row.client]
-        self.load = self.load.plus(Load.of([row for row, _ in outcomes]), -1)
+            else:  # the pairs of one client are not asked for
+                left = Held(held.rows - 1, held.tokens - row.num_tokens, held.pairs)
+                self._clients[row.client] = left
+        self.held = self.held.plus(Held.of([row for row, _ in outcomes]), -1)
 
-    def _at_full_depth(self, load: Load) -> float:
+    def _at_full_depth(self, held: Held) -> float:
         """Return the time of so many rows in batches as large as the queue makes them."""
-        mean, limits = math.ceil(self.load.tokens / self.load.rows), self._batch_limits
-        share_run = max(1, min(self.load.rows, limits.max_rows, limits.max_tokens // mean))
+        mean, limits = math.ceil(self.held.tokens / self.held.rows), self._batch_limits
+        share_run = max(1, min(self.held.rows, limits.max_rows, limits.max_tokens // mean))
         fixed_s, token_s, pair_s = self._costs.remaining(0)
-        return fixed_s * load.rows / share_run + token_s * load.tokens + pair_s * load.pairs
+        return fixed_s * held.rows / share_run + token_s * held.tokens + pair_s * held.pairs

@@ -98,7 +98,7 @@ class Engine:
     def backlog(self) -> Queue:
         """What is admitted and unanswered. Any thread."""
         with self._lock:
-            rows, tokens, _ = self._admission.load
+            rows, tokens, _ = self._admission.held
             return Queue(rows, tokens, self._admission.seconds)
 
     @property

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from serve.bundle.loader import Bundle
 from serve.cli import app
-from serve.cluster import head
+from serve.cluster import ray_process
 from serve.cluster.deployment_options import LocalReplicas, local_options
 from serve.cluster.log_socket import LogSocket, collecting
 from serve.cluster.node import local_node, session_folder
@@ -80,9 +80,9 @@ def test_a_start_that_ray_gives_up_on_a_busy_machine_is_tried_again(
     tried: list[object] = []
     ended: list[int] = []
     monkeypatch.setattr(ray, "init", start)
-    monkeypatch.setattr(head, "end_session", lambda session, spared: ended.append(spared))
+    monkeypatch.setattr(ray_process, "end_session", lambda session, spared: ended.append(spared))
     with pytest.raises(Unavailable):
-        head.start(SimpleNamespace(folder=tmp_path, num_gpus=0))  # type: ignore[arg-type]
+        ray_process.start(SimpleNamespace(folder=tmp_path, num_gpus=0))  # type: ignore[arg-type]
     assert len(tried) == times
     assert ended == [os.getpid()] * (times - 1), "what was started before"
 

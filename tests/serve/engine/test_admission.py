@@ -84,7 +84,7 @@ def test_rows_and_tokens_are_bounded(
         return
     with pytest.raises(error):
         admission.admit(wanted, 0)
-    assert admission.load.rows == len(waiting), "all or none"
+    assert admission.held.rows == len(waiting), "all or none"
 
 
 def of_client(client: str, count: int, num_tokens: int = 1) -> list[Row]:
@@ -93,11 +93,11 @@ def of_client(client: str, count: int, num_tokens: int = 1) -> list[Row]:
 
 def fill(admission: Admission, client: str, num_tokens: int = 1) -> int:
     """Return how many single texts of a client are admitted until one is refused."""
-    before = admission.load.rows
+    before = admission.held.rows
     with pytest.raises(Overloaded):
         while True:
             admission.admit(of_client(client, 1, num_tokens), 0)
-    return admission.load.rows - before
+    return admission.held.rows - before
 
 
 @pytest.mark.parametrize("num_tokens", [1, 50], ids=["rows", "tokens"])

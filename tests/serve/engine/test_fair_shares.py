@@ -118,7 +118,7 @@ def test_what_is_remembered_of_clients_is_bounded() -> None:
     # Rows that leave early take less than they are charged for, so debts grow.
     engine.add(rows_of([200] * 900, 1, client="a") + rows_of([200] * 900, 1, client="b"))
     debts = [0.0]
-    while engine.admission.load.rows:
+    while engine.admission.held.rows:
         engine.step()
         debts += [client.next_s - engine.now_s for client in queues._clients.values()]
     assert MAX_DEBT_S / 2 < max(debts) <= MAX_DEBT_S

@@ -49,7 +49,7 @@ class SimulatedEngine:
 
     def run(self, until_rows: int = 0) -> None:
         """Run until no more than so many rows are unanswered."""
-        while self.admission.load.rows > until_rows:
+        while self.admission.held.rows > until_rows:
             self.step()
 
     def step(self) -> None:
