@@ -1,17 +1,13 @@
 """Which waiting rows start together: rows of like length, so that little is padded.
 
 The first row always starts, with a window around it in order of length: its batch if all that wait
-are cut into the batches that cost least in total. Where launches are dear (a GPU), that may be a
-small rest; the window that is cheapest per real token then starts if it is larger.
+are cut into the batches that cost least in total.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from serve.engine.cost_model import SegmentCost
 
@@ -64,12 +60,7 @@ def select_batch(lengths: Sequence[int], cost: SegmentCost, limits: SizeLimits) 
     order = sorted(range(num), key=lengths.__getitem__)  # stable: first come, first served
     ascending = [lengths[i] for i in order]
     place = bisect_left(ascending, lead)
-    first, stop = place, place + 1
-    if limits.launch_bound(cost):
-        first, stop = cheapest(ascending, place, cost, limits)
-    if stop - first < limits.room(ascending[stop - 1]):
-        windows = (first, stop), least_total(ascending, place, cost, limits)
-        first, stop = max(windows, key=lambda window: window[1] - window[0])
+    first, stop = least_total(ascending, place, cost, limits)
     return sorted(order[first:stop])
 
 
@@ -78,34 +69,6 @@ def _padding_s(lengths: Sequence[int], longest: int, cost: SegmentCost) -> float
     per_token_s, per_pair_s = cost.per_token_s, cost.per_token_pair_s
     padded_s = (per_token_s + per_pair_s * longest) * longest * len(lengths)
     return padded_s - sum([(per_token_s + per_pair_s * n) * n for n in lengths])
-
-
-def cheapest(
-    lengths: list[int], place: int, cost: SegmentCost, limits: SizeLimits
-) -> tuple[int, int]:
-    """Return the window [first, stop) around `place` that costs least per real token.
-
-    Adding a row as long as the longest always lowers that cost. So does adding shorter rows until
-    their padding costs more than the window's mean, which is the same for all rows of one length.
-    Windows therefore begin and end where the length changes, at `place` or at a limit.
-    """
-    all_lengths = np.array(lengths)
-    changes = np.flatnonzero(np.diff(all_lengths)) + 1
-    ends = np.append(changes[changes > place], len(lengths)) - 1
-    longest = all_lengths[ends]
-    rooms: NDArray[np.int64] = np.maximum(
-        1, np.minimum(limits.max_rows, limits.max_tokens // longest)
-    )
-    # In the matrices, a window's first row runs down and its last across.
-    lasts = np.minimum(ends, place + rooms - 1)
-    starts = np.concatenate([[0], changes[changes <= place], [place]])
-    firsts = np.maximum(starts[:, None], lasts + 1 - rooms)
-    real = np.concatenate([[0], np.cumsum(all_lengths)])
-    each = (cost.per_token_s + cost.per_token_pair_s * longest) * longest
-    per_token = (cost.fixed_s + (lasts + 1 - firsts) * each) / (real[lasts + 1] - real[firsts])
-    per_token[:, all_lengths[lasts] < longest] = np.inf  # too long to be in a window with `place`
-    start, end = divmod(int(per_token.argmin()), len(longest))
-    return int(firsts[start, end]), int(lasts[end]) + 1
 
 
 def least_total(
