@@ -26,7 +26,7 @@ _REFUSED: Final = frozenset(
 
 
 class ArmTraffic:
-    """AuditCounts the requests of one arm. Any thread.
+    """Counts the requests of one arm. Any thread.
 
     Attributes:
         name: the arm's name.

@@ -1,8 +1,6 @@
 import json
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -133,23 +131,6 @@ def test_change_of_another_profile_keeps_the_evidence(replica: Replica) -> None:
     replica.audit(differ=35, agree=115)
     [alarm] = replica.guardrail.look()
     assert alarm.promise.texts == 200
-
-
-def test_replicas_that_judge_at_once_act_once(make_replicas: MakeReplicas) -> None:
-    replicas = make_replicas(8)
-    for each in replicas:
-        each.audit(differ=5, agree=20)
-    start = Barrier(len(replicas))
-
-    def look(each: Replica) -> int:
-        start.wait()
-        return len(each.guardrail.look())
-
-    with ThreadPoolExecutor(len(replicas)) as pool:
-        for _ in range(3):
-            told = sum(pool.map(look, replicas))
-            assert replicas[0].versions == [(1, "bundle"), (2, "guardrail")]
-            assert told <= 1
 
 
 @pytest.mark.parametrize("mode", ["alert", "safer"])

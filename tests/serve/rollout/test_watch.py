@@ -148,13 +148,6 @@ def test_every_bound_passes_the_good_and_fails_the_bad(
     assert replica.look().action == ("failed" if bad else "rollout")
 
 
-def test_what_was_found_is_told_in_numbers_that_people_read(replica: Replica) -> None:
-    replica.start(bounds={"errors": 0.1}, min_answers=1)
-    replica.answer(answers=500, errors=500)
-    why = replica.look().why
-    assert why == "at 10 %: failed: errors 90.1 to 100 %, at most 10 %"
-
-
 @pytest.mark.parametrize(
     ("wanted", "action", "percent"),
     [("pause", "pause", 10), ("promote", "rollout", 50), ("abort", "abort", 0)],
