@@ -14,7 +14,7 @@ from serve.access.proxies import TrustedProxies
 from serve.api.access import Access
 from serve.api.app import HttpApp
 from serve.api.context import AppContext
-from serve.api.model_changes import ModelChanges
+from serve.api.model_loading import ModelChanges
 from serve.api.replicas import Replicas
 from serve.bundle.loader import Bundle, load_bundle, load_bundles
 from serve.bundle.pins import check_pin, check_pins, check_unchanged

@@ -9,13 +9,13 @@ from starlette.routing import Router as LifespanRouter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve.api.access import Forwarded
-from serve.api.body_limit import BodyLimit
+from serve.api.choices import STICKY
 from serve.api.context import AppContext
 from serve.api.dial import DIAL
-from serve.api.model_choice import STICKY
 from serve.api.openapi import Document
 from serve.api.recorder import Recorder
-from serve.api.request import ARM, BUNDLE, REPLICA, Headers, Request, expected
+from serve.api.request import ARM, BUNDLE, REPLICA, BodyLimit, Headers, Request, expected
+from serve.api.response import OwnHeaders, SentAnswer
 from serve.api.route import OWN, Dialect, Router
 from serve.api.routes import (
     dry_run,
@@ -28,7 +28,6 @@ from serve.api.routes import (
     rollout,
 )
 from serve.api.routes.operations import operation_routes
-from serve.api.sent_answer import OwnHeaders, SentAnswer
 from serve.api.shown import ANSWERED
 from serve.api.trail import note_refusal
 from serve.errors import STOPS, Cancelled

@@ -6,10 +6,16 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from serve.api.choices import (
+    bound,
+    check_complete,
+    check_degrade,
+    check_locks,
+    followed_by,
+    model_for,
+)
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
-from serve.api.locks import bound, check_complete, check_degrade, check_locks
-from serve.api.model_choice import followed_by, model_for
 from serve.api.request import Headers, Request
 from serve.api.response import Response
 from serve.classifier.classification import Classification

@@ -7,7 +7,7 @@ from typing import Any, Final
 from serve.access.held_bytes import HeldBytes
 from serve.access.proxies import TrustedProxies
 from serve.api.access import Access
-from serve.api.model_changes import ModelChanges
+from serve.api.model_loading import ModelChanges
 from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits

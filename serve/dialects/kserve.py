@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
+from serve.api.choices import model_for
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dial import Dial
-from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import INPUT, TRUNCATE, Dialect, Route, error_text

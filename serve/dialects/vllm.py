@@ -8,10 +8,10 @@ from typing import Any, Literal
 from pydantic import Field
 from pydantic.config import JsonDict
 
+from serve.api.choices import model_for
 from serve.api.classify import check_inputs, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dial import Dial
-from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import INPUT, TRUNCATE, Dialect, Route

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 
 from serve.api.body import check_query, media_type, not_json, read_bytes, read_json
 from serve.api.context import AppContext
-from serve.api.model_changes import ModelChanges
+from serve.api.model_loading import ModelChanges
 from serve.api.policy_edits import Why
 from serve.api.replicas import Followers, Refreshed
 from serve.api.request import Request

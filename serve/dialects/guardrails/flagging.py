@@ -4,10 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from serve.api.choices import Locks, bound, model_for, undecided
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
-from serve.api.locks import Locks, bound, undecided
-from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.schemas import ResponseModel

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from serve.api.choices import Locks
 from serve.api.context import AppContext
-from serve.api.locks import Locks
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import INPUT, TRUNCATE, Dialect, Route

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
+from serve.api.choices import followed_by, models_for
 from serve.api.context import AppContext
 from serve.api.dial import EXIT, Dial
-from serve.api.model_choice import followed_by, models_for
 from serve.api.request import Request
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest, UnknownDetector

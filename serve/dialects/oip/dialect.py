@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Final
 
+from serve.api.choices import model_for
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
-from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import TRUNCATE, Dialect, Handler, Route, error_text

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 from tokenizers import Encoding
 
+from serve.api.choices import model_for
 from serve.api.context import AppContext
-from serve.api.model_choice import model_for
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import Route

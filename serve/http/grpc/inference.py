@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from serve.api.body import give_way
+from serve.api.choices import model_for
 from serve.api.classify import MAX_INLINE_LOGITS, check_inputs, classify, num_logits, read_fields
 from serve.api.context import AppContext
-from serve.api.model_choice import model_for
 from serve.classifier.classification import Classification
 from serve.classifier.classify_request import ClassifyRequest
 from serve.dialects.oip.infer_request import NAMES, check_known, class_count, dial_of, inputs_of

@@ -4,7 +4,7 @@ import pytest
 from starlette.types import Message
 
 from serve.access.held_bytes import HeldBytes
-from serve.api.body_limit import BodyLimit
+from serve.api.request import BodyLimit
 from serve.errors import BodyTooLarge, Overloaded
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import Problem

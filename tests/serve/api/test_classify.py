@@ -196,6 +196,7 @@ def test_wrong_request_is_refused(
                 '"exit": {"rule": "entropy", "threshold": %s}',
                 '"exit": {"rule": "patience", "patience": %s}',
                 '"timeout_ms": %s',
+                '"exit": {"target": {"max_ms": %s}}',
             )
         ),
         r'{"inputs": "\ud800"}',

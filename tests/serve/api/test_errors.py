@@ -33,7 +33,10 @@ def test_unknown_path_is_a_404_in_json(server: LiveServer, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nope", "TINY", "%00", "%ff", "..", "t\u00efny", "x" * 5000])
-@pytest.mark.parametrize("path", ["/v1/models/{}", "/v1/models/{}/policy"])
+@pytest.mark.parametrize(
+    "path",
+    [f"/v1/models/{{}}{below}" for below in ("", "/policy", "/policy/events", "/quality")],
+)
 def test_unknown_model_is_a_404_in_json(server: LiveServer, path: str, name: str) -> None:
     name = name.replace("..", "%2e%2e")  # clients resolve the dots themselves
     problem = Problem.of(server.http.get(path.format(name)))

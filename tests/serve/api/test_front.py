@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import serve.api.body_limit
+import serve.api.request
 from serve.api.context import AppContext
 from serve.api.replicas import Refreshed
 from serve.assembly import assemble
@@ -94,8 +94,8 @@ def test_client_that_reads_only_after_it_has_sent_all_gets_the_413(server: LiveS
 def test_what_is_read_after_a_413_is_bounded(
     server: LiveServer, bounds: tuple[int, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve.api.body_limit, "MAX_DISCARDED_BYTES", bounds[0])
-    monkeypatch.setattr(serve.api.body_limit, "DISCARD_S", bounds[1])
+    monkeypatch.setattr(serve.api.request, "MAX_DISCARDED_BYTES", bounds[0])
+    monkeypatch.setattr(serve.api.request, "DISCARD_S", bounds[1])
     with server.half_sent(HUGE + b" " * 1000) as connection:
         received = b""
         while chunk := connection.recv(4096):

@@ -298,23 +298,6 @@ def test_wrong_policy_is_refused_and_changes_nothing(
     assert len(problem.message) < 1100
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
-def test_policy_with_a_threshold_that_is_no_number_is_refused(
-    server: LiveServer, number: str
-) -> None:
-    rule = f'{{"rule": "entropy", "threshold": {number}}}'
-    body = f'{{"policy": {{"default": {rule}}}}}'
-    headers = {"Content-Type": "application/json"}
-    problem = Problem.of(server.http.put(PATH, content=body.encode(), headers=headers))
-    assert problem.message == "policy.default.threshold: must be a finite number"
-
-
-@pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_policy_of_an_unknown_model_is_a_404(server: LiveServer, method: str) -> None:
-    response = server.http.request(method, "/v1/models/nope/policy", json=FULL_DEPTH)
-    assert Problem.of(response) == (404, "unknown_model", "no model 'nope'; served are tiny")
-
-
 @pytest.mark.parametrize(
     ("layer", "line", "error"), [(2, "policy changed", ""), (9, REFUSAL, "invalid_rule")]
 )

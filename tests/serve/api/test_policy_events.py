@@ -167,10 +167,5 @@ def test_last_event_id_that_is_no_version_is_refused(server: LiveServer, given: 
     assert (problem.status, problem.message.startswith("Last-Event-ID: must be")) == (422, True)
 
 
-def test_events_of_an_unknown_model_are_a_404(server: LiveServer) -> None:
-    problem = Problem.of(server.http.get("/v1/models/nope/policy/events"))
-    assert (problem.status, problem.code) == (404, "unknown_model")
-
-
 def test_head_of_a_stream_has_no_events(server: LiveServer) -> None:
     assert server.http.head(EVENTS).status_code == 200

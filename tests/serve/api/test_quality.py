@@ -1,7 +1,6 @@
 """GET /v1/models/{model}/quality; what audits find is in tests/serve/audits."""
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import Problem
 
 
 def test_before_any_audit_every_profile_is_there(start_server: StartServer) -> None:
@@ -15,8 +14,3 @@ def test_before_any_audit_every_profile_is_there(start_server: StartServer) -> N
     assert set(report["profiles"]) == {"fast"}, "the default is this profile"
     fast = report["profiles"]["fast"]
     assert (fast["state"], fast["audits"], fast["interval"]) == ("no promise", 0, [0, 1])
-
-
-def test_unknown_model_is_an_error(start_server: StartServer) -> None:
-    answer = start_server().http.get("/v1/models/other/quality")
-    assert Problem.of(answer)[:2] == (404, "unknown_model")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from serve.api.model_changes import ModelChanges
+from serve.api.model_loading import ModelChanges
 from serve.api.replicas import Ack, OnlyReplica, Prepared, Refreshed
 from serve.api.request import Headers, Request
 from serve.assembly import Assembly, assemble_served

@@ -176,27 +176,6 @@ def test_nothing_to_look_at_is_not_flagged_and_the_rest_is_checked(server: LiveS
         assert detect(server, contents, **wrong).status_code == 422
 
 
-def test_what_is_not_text_is_refused_unless_it_may_pass_unchecked(server: LiveServer) -> None:
-    audio = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "A"}}]}
-    call = {"role": "assistant", "content": None, "function_call": {"name": "f"}}
-    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
-    for name, fields in {
-        "images": {"images": ["x"]},
-        "tools": {"tools": [{"x": 1}]},
-        "tool_calls": {"tool_calls": [{"x": 1}]},
-        "prompt": {"prompt": "w1"},
-        "input_audio": {"structured_messages": [audio]},
-        "function_call": {"structured_messages": [call]},
-    }.items():
-        refused = decide(server, ["w1"], **fields)
-        assert refused.status_code == 422
-        assert refused.json()["message"].startswith(f"{name}:")
-        allowed = {PARAMETERS: {"unchecked": [name], "threshold": 1}}
-        assert decide(server, ["w1"], **fields, **allowed).status_code == 200
-    assert decide(server, ["w1"], structured_messages=[image]).status_code == 422
-    assert decide(server, ["w1"], images=[], tools=None).status_code == 200
-
-
 def test_texts_that_stand_in_messages_alone_are_looked_at(server: LiveServer) -> None:
     for content in ("w3", [{"type": "text", "text": "w3"}]):
         messages = [{"role": "system", "content": "w1"}, {"role": "user", "content": content}]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from huggingface_hub import InferenceClient
-from huggingface_hub.errors import HfHubHTTPError
 
 from tests.serve.support.live_server import LiveServer
 
@@ -43,9 +42,3 @@ def test_texts_pairs_and_the_dial_go_through_parameters(server: LiveServer) -> N
     ]
     assert found.headers["x-offramp-exit-layer"] == "2,2"
     assert found.headers["x-offramp-exit-reason"] == "layer,layer"
-
-
-def test_errors_reach_the_client(server: LiveServer) -> None:
-    with pytest.raises(HfHubHTTPError) as caught:
-        client(server, "/models/none").text_classification("w1")
-    assert caught.value.response.status_code == 404

@@ -13,8 +13,6 @@ from tests.serve.support.live_server import LiveServer
 from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
-PAIR = ("w1", "w2 w3")
-
 
 @contextmanager
 def client(server: LiveServer, path: str = "", **headers: str) -> Iterator[HttpClient]:
@@ -32,15 +30,6 @@ def classify(server: LiveServer, path: str, *given: Any, **options: Any) -> list
 
 def scores(result: ClassificationResult) -> dict[str, float]:
     return {each.label: each.score for each in result.scores}
-
-
-@pytest.mark.parametrize("path", ["", "/models/tiny"])
-def test_client_gets_the_scores_of_our_own_route(server: LiveServer, path: str) -> None:
-    own = server.answer(["w1", {"text": "w1", "text_pair": "w2 w3"}, "w4 w5"])["results"]
-    for asked, expected in (("w1", own[:1]), (PAIR, own[1:2]), (["w1", "w4 w5"], own[::2])):
-        found = classify(server, path, asked)
-        assert [scores(each) for each in found] == [result["scores"] for result in expected]
-        assert [each.scores[0].label for each in found] == [r["label"] for r in expected]
 
 
 def test_a_flat_list_is_one_input_and_a_nested_one_a_batch(server: LiveServer) -> None:

@@ -1,4 +1,4 @@
-"""Changes of the models and aliases in all replicas: all of them follow, or nothing changes."""
+"""Loads, unloads and aliases of models in all replicas: all of them follow, or nothing changes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
