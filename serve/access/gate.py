@@ -112,10 +112,10 @@ class Client:
         for unit in self.key.limits.rates if self.key else ():
             amount = max(1, math.ceil(num_bytes / BODY_BYTES[unit]))
             if amount > self._taken.get(unit, 0):
-                self._take(unit, amount)
+                self.take(unit, amount)
 
     def take_texts(self, num_rows: int, max_chars: int) -> None:
-        """Count the texts of a request, the longest of `max_chars`, as `Usage.take`.
+        """Count the texts of a request, the longest of `max_chars`, as `take`.
 
         Raises:
             TextTooLong: a text is longer than the key may send.
@@ -126,21 +126,13 @@ class Client:
                 f"inputs: a text has {max_chars} characters; the key {self.name} may send texts of "
                 f"{most}"
             )
-        self.take_rows(num_rows)
-
-    def take_rows(self, num_rows: int) -> None:
-        """Count the rows of a request, as `Usage.take`."""
-        self._take("texts", num_rows)
-
-    def take_tokens(self, num_tokens: int) -> None:
-        """Count the tokens of a request, as `Usage.take`."""
-        self._take("tokens", num_tokens)
+        self.take("texts", num_rows)
 
     def take_unqueued(self, num_tokens: int) -> None:
         """Count tokens that were made of texts in vain: `refuse` counts them too."""
         self._unqueued = num_tokens
         with suppress(RateLimited):  # the request has got an error already
-            self.take_tokens(num_tokens)
+            self.take("tokens", num_tokens)
 
     def refuse(self, status: int, num_bytes: int) -> None:
         """Count a body whose request has got this status, if that says that it was no good."""
@@ -148,7 +140,8 @@ class Client:
         if num_bytes and status in REFUSALS and self.usage is not None:
             self.usage.refuse(self.identity, num_bytes)
 
-    def _take(self, unit: Unit, amount: int) -> None:
+    def take(self, unit: Unit, amount: int) -> None:
+        """Count what the request takes in all, as `Usage.take`."""
         if self.key is not None and self.usage is not None:
             counted = self._taken.get(unit, 0)
             self.usage.take(self.key, unit, amount, counted)

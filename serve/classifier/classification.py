@@ -151,8 +151,8 @@ class Classification:
             OfframpError: the client has taken its share.
         """
         if num_rows > len(self.inputs):
-            self.client.take_rows(num_rows)
-        self.client.take_tokens(num_tokens)
+            self.client.take("texts", num_rows)
+        self.client.take("tokens", num_tokens)
 
     def expect(self, rows: Sequence[Row], windowed: Windowed | None = None) -> None:
         """Take the rows, before any of them is submitted; their waiter is this request.

@@ -94,7 +94,7 @@ async def tokenize(context: AppContext, request: Request, body: TeiTokenizeReque
     listed, num_tokens = await classifier.tokenizer.encode(
         texts, special_tokens, partial(_listed, texts)
     )
-    client.take_tokens(num_tokens)
+    client.take("tokens", num_tokens)
     return Response(listed)
 
 

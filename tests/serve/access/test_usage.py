@@ -92,8 +92,8 @@ def test_a_request_that_is_under_way_is_not_refused_for_what_it_has_taken(
     client.check_body(2 * MIB)
     client.take_body(2 * MIB)
     client.take_texts(300, 1)
-    client.take_rows(350)
-    client.take_tokens(40_000)
+    client.take("texts", 350)
+    client.take("tokens", 40_000)
     with pytest.raises(RateLimited) as raised:
         asking.client.check_body(0)
     assert raised.value.retry_after_s == (350 - 50) / 50  # each text once, and no body beside it
@@ -136,7 +136,7 @@ def test_tokens_made_in_vain_are_taken_and_refused(clock: list[float]) -> None:
     with pytest.raises(RateLimited):
         Client(client.identity, usage=client.usage).check_body(0)
     with pytest.raises(RateLimited):
-        asking.client.take_tokens(1)
+        asking.client.take("tokens", 1)
 
 
 def test_requests_in_flight_are_bounded_and_counted_out_after_an_error() -> None:
