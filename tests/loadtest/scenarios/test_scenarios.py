@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.nightly
 @pytest.mark.ray
 def test_every_answer_is_of_the_policy_version_that_it_names(
     bundle_folder: Path, tmp_path: Path

@@ -139,14 +139,6 @@ def test_requests_in_flight_are_answered_before_the_end(
     assert not process.left()
 
 
-def test_idle_server_stops_at_once(start_process: StartProcess, bundle_folder: Path) -> None:
-    process = start_process(bundle_folder)
-    process.curl_line()
-    process.send(signal.SIGINT)
-    assert process.exit_status() == 0
-    assert not process.left()
-
-
 def test_one_core_no_temporary_folder_and_a_full_log_disk_are_enough(
     bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +160,7 @@ def test_one_core_no_temporary_folder_and_a_full_log_disk_are_enough(
         os.sched_setaffinity(0, allowed)
 
 
-def test_several_bundles_are_served_and_the_curl_line_names_one(
+def test_several_bundles_are_served_and_an_idle_server_stops_at_once(
     start_process: StartProcess, bundle_copy: Callable[..., Path]
 ) -> None:
     process = start_process(bundle_copy("one"), bundle_copy("two"), "--precision", "fp32")
@@ -176,3 +168,6 @@ def test_several_bundles_are_served_and_the_curl_line_names_one(
     server = process.client()
     assert [m["name"] for m in server.http.get("/v1/models").json()["models"]] == ["one", "two"]
     assert {m["precision"] for m in server.http.get("/v1/models").json()["models"]} == {"fp32"}
+    process.send(signal.SIGINT)
+    assert process.exit_status() == 0
+    assert not process.left()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.server_process import ServerProcess, run_offramp
 from tests.serve.support.survival import STANDALONE, STATE, said
 
@@ -14,19 +15,19 @@ HISTORY = f"{POLICY}/history"
 STOPPED, KILLED = "the server is stopped and started", "the server is killed (`kill -9`)"
 
 
-def history(process: ServerProcess) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = process.client().http.get(HISTORY).json()["entries"]
+def history(server: LiveServer) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = server.http.get(HISTORY).json()["entries"]
     return entries
 
 
-def patch(process: ServerProcess, layer: int) -> None:
+def patch(server: LiveServer, layer: int) -> None:
     body = {"patch": {"default": {"rule": "layer", "layer": layer}}, "version": None, "why": "try"}
-    process.client().http.patch(POLICY, json=body).raise_for_status()
+    server.http.patch(POLICY, json=body).raise_for_status()
 
 
 def ended(process: ServerProcess, number: signal.Signals) -> list[dict[str, Any]]:
     """Return the history that a server had before it was ended by a signal."""
-    entries = history(process)
+    entries = history(process.client())
     process.send(number)
     process.exit_status()
     return entries
@@ -40,12 +41,11 @@ def outcome(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> str:
 
 
 def test_policy_of_a_server_without_a_folder_ends_with_it(bundle_folder: Path) -> None:
-    arguments = (bundle_folder, "--standalone", "--port", "0")
-    with ServerProcess(*arguments) as process:
-        patch(process, 2)
-        before = ended(process, signal.SIGTERM)
-    with ServerProcess(*arguments) as process:
-        assert outcome(before, history(process)) == said(STOPPED, STANDALONE)
+    with serving_bundles(bundle_folder) as server:
+        patch(server, 2)
+        before = history(server)
+    with serving_bundles(bundle_folder) as server:
+        assert outcome(before, history(server)) == said(STOPPED, STANDALONE)
     assert said(KILLED, STANDALONE) == said("a replica is killed", STANDALONE) == "lost"
 
 
@@ -55,22 +55,22 @@ def test_folder_keeps_what_the_documentation_says_for_one_server_at_a_time(
     bundle, state = bundle_copy("tiny"), tmp_path / "state"
     arguments = (bundle, "--standalone", "--port", "0", "--state", state)
     with ServerProcess(*arguments) as process:
-        patch(process, 2)
-        patch(process, 3)
+        patch(process.client(), 2)
+        patch(process.client(), 3)
         status, _, err = run_offramp("serve", *arguments)
         refusal = f"--state {state}: another server, process {process.pid},"
         assert (status, refusal in err) == (2, True)
         before = ended(process, signal.SIGTERM)
     with ServerProcess(*arguments) as process:
-        assert outcome(before, history(process)) == said(STOPPED, STATE)
+        assert outcome(before, history(process.client())) == said(STOPPED, STATE)
         answer = process.client().answer("w1")
         assert (answer["policy_version"], answer["results"][0]["exit"]["layer"]) == (3, 3)
-        patch(process, 1)
+        patch(process.client(), 1)
         before = ended(process, signal.SIGKILL)
         assert before[0]["version"] == 4
     rewrite_manifest(bundle, lambda manifest: manifest["source"].update(model="another"))
     with ServerProcess(*arguments) as process:
-        newest, *others = history(process)
+        newest, *others = history(process.client())
         assert (newest["version"], newest["source"], others) == (5, "bundle", before)
         assert said("the model gets another bundle", STATE).startswith("replaced by the bundle's")
 

@@ -16,6 +16,7 @@ from tritonclient.grpc import InferenceServerClient, service_pb2_grpc
 from serve.http.tls import TlsFiles
 from tests.serve.http.grpc.conftest import asked, failure, grpc_address, texts
 from tests.serve.support.certificates import NEEDS_OPENSSL, Authority
+from tests.serve.support.live_server import LiveServer
 from tests.serve.support.server_process import ServerProcess, run_offramp
 from tests.support.patience import until
 
@@ -42,15 +43,14 @@ def test_stop_is_announced_and_calls_in_flight_are_answered(bundle_folder: Path)
         assert failure(calls.ModelInfer, asked(["w1"]))[0] is grpc.StatusCode.UNAVAILABLE
 
 
-def test_taken_port_ends_the_start(bundle_folder: Path) -> None:
-    with ServerProcess(bundle_folder, *WORDS, "0") as process:
-        port = grpc_address(process).rpartition(":")[2]
-        ended = run_offramp("serve", bundle_folder, *WORDS, port)
-        assert ended[0] == 2
-        assert ended[2] == (
-            f"offramp: cannot listen on 127.0.0.1:{port}: Address already in use; choose another "
-            "port or host\n"
-        )
+def test_taken_port_ends_the_start(server: LiveServer, bundle_folder: Path) -> None:
+    port = server.grpc_address.rpartition(":")[2]
+    ended = run_offramp("serve", bundle_folder, *WORDS, port)
+    assert ended.status == 2
+    assert ended.error == (
+        f"offramp: cannot listen on 127.0.0.1:{port}: Address already in use; choose another "
+        "port or host\n"
+    )
 
 
 @NEEDS_OPENSSL
