@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from models.experiments.figures import difference
+from models.experiments.figures import Mean, difference
 from models.experiments.recipe_table import Row
 from models.experiments.recipes import run_of
 from models.experiments.run import SEEDS, DataName, Run
@@ -10,7 +10,6 @@ from models.experiments.section import Context, Section
 from models.experiments.sections.patience import NAMES, SPEED, VOTING, at_speed
 from models.quality.rule_families import ENTROPY, PATIENCE
 from models.report.markdown import table
-from serve.rules.traits import listed
 
 DATA: tuple[DataName, ...] = ("sst2", "mrpc")
 JOINT, DIVERSE = Row("joint"), Row("diversity 0.1", ("--diversity", "0.1"))
@@ -24,15 +23,18 @@ _ABOUT = (
 
 
 def write(context: Context) -> str:
-    """Return the table, and a sentence on what diversity does."""
-    columns, sentences = list[list[str]](), []
-    for data in DATA:
-        plain, diverse = (_scores(context, row, data) for row in (JOINT, DIVERSE))
-        columns.append(compared(plain, diverse))
-        sentences.append(sentence(data, plain, diverse))
+    """Return the table, and how many of its cells show a change."""
+    columns = [
+        compared(*(_scores(context, row, data) for row in (JOINT, DIVERSE))) for data in DATA
+    ]
     names = [NAMES[rule] for rule in RULES]
-    rows = zip(names, *columns, strict=True)
-    return "\n\n".join([_ABOUT, table(["rule", *DATA], rows), " ".join(sentences)])
+    rows = [
+        [name, *(gap.shown(digits=2) for gap in gaps)]
+        for name, *gaps in zip(names, *columns, strict=True)
+    ]
+    shown = sum(gap.differs for gaps in columns for gap in gaps)
+    words = f"A change is shown in {shown} of {len(DATA) * len(RULES)} cells."
+    return "\n\n".join([_ABOUT, table(["rule", *DATA], rows), words])
 
 
 def _runs(row: Row, data: DataName) -> list[Run]:
@@ -48,26 +50,14 @@ SECTION = Section(
 
 def compared(
     plain: Mapping[str, Sequence[float]], diverse: Mapping[str, Sequence[float]]
-) -> list[str]:
+) -> list[Mean]:
     """Return each rule's difference.
 
     Args:
         plain: accuracy by rule, one per seed.
         diverse: of the same seeds.
     """
-    return [difference(diverse[rule], plain[rule]).shown(digits=2) for rule in RULES]
-
-
-def sentence(
-    data: DataName, plain: Mapping[str, Sequence[float]], diverse: Mapping[str, Sequence[float]]
-) -> str:
-    """Return for which rules a difference is shown."""
-    gaps = {NAMES[rule]: difference(diverse[rule], plain[rule]) for rule in RULES}
-    shown = {name: gap for name, gap in gaps.items() if gap.differs}
-    if not shown:
-        return f"On {data} this weight is not shown to change the accuracy under any of the rules."
-    found = listed(f"{name} ({gap.shown(digits=2)} points)" for name, gap in shown.items())
-    return f"On {data} diversity is shown to change the accuracy under {found}."
+    return [difference(diverse[rule], plain[rule]) for rule in RULES]
 
 
 def _scores(context: Context, row: Row, data: DataName) -> dict[str, list[float]]:

@@ -101,6 +101,6 @@ def test_picture_shows_each_rule_of_each_recipe() -> None:
 def test_diversity_is_compared_by_rule_and_seed() -> None:
     plain = {rule: [0.80, 0.81, 0.82] for rule in (ENTROPY, PATIENCE, VOTING)}
     diverse = plain | {VOTING: [0.83, 0.84, 0.85]}
-    assert diversity.compared(plain, diverse) == ["0.00 ± 0.00", "0.00 ± 0.00", "3.00 ± 0.00"]
-    assert "under voting (Sun et al.) (3.00" in diversity.sentence("sst2", plain, diverse)
-    assert "not shown" in diversity.sentence("sst2", plain, plain)
+    gaps = diversity.compared(plain, diverse)
+    assert [gap.differs for gap in gaps] == [False, False, True]
+    assert gaps[-1].value == pytest.approx(0.03)
