@@ -20,7 +20,7 @@ from hypothesis import settings
 
 from serve.access import usage
 from serve.bundle.loader import Bundle, load_bundle
-from tests.support.kept_bundles import kept_bundle
+from tests.support.kept_bundles import kept_folder
 from tests.support.tiny import write_tiny_bundle
 
 # A busy machine takes longer over an example than any deadline allows for.
@@ -77,10 +77,10 @@ def export_once(in_turns: InTurns) -> Export:
     def export(name: str, *arguments: Any, **options: Any) -> Path:
         with in_turns(name) as folder:
             if not (folder / name).exists():
-                kept = kept_bundle(
+                kept = kept_folder(
                     name, lambda into: write_tiny_bundle(into, name, *arguments, **options)
                 )
-                shutil.copytree(kept, folder / name)
+                shutil.copytree(kept, folder, dirs_exist_ok=True)
         return folder / name
 
     return export

@@ -22,8 +22,8 @@ _CODE = (
 _LIBRARIES = ("numpy", "onnx", "onnxscript", "tokenizers", "torch", "transformers")
 
 
-def kept_bundle(name: str, write: Callable[[Path], object]) -> Path:
-    """Return a bundle that `write` puts into a folder, if no earlier run has kept it.
+def kept_folder(name: str, write: Callable[[Path], object]) -> Path:
+    """Return a folder that `write` has filled, with a bundle, if no earlier run has kept it.
 
     One process writes while others wait. What a run that was stopped has left is not used.
     """
@@ -33,7 +33,7 @@ def kept_bundle(name: str, write: Callable[[Path], object]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / name).exists():
             with tempfile.TemporaryDirectory(dir=folder) as unfinished:
-                write(Path(unfinished))
+                write(Path(unfinished) / name)
                 (Path(unfinished) / name).rename(folder / name)
     return folder / name
 

@@ -84,6 +84,7 @@ def test_a_bundle_without_fp16_is_refused(bundle: Bundle, tmp_path: Path) -> Non
     assert main(on_cpu(bundle, tmp_path / "report.json")) == 1
 
 
+@pytest.mark.nightly
 def test_where_no_bundle_is_named_one_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
-import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
@@ -407,21 +406,6 @@ def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
     assert "SIGTERM received" not in process.output
     assert not process.left()
     assert not list(temporary.iterdir())
-
-
-def test_policy_changes_with_the_first_request_that_a_replica_answers(bundle_folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with ServerProcess(bundle_folder, "--port", str(port)), LiveServer(port).http as http:
-
-        def first_answer() -> httpx.Response | None:
-            try:
-                return http.put(POLICY, json=FULL_DEPTH)
-            except httpx.ConnectError:
-                return None
-
-        assert until(first_answer, START_S).status_code == 200
-        assert "offramp_replicas_scraped 1.0" in http.get("/metrics").text
 
 
 def test_replicas_go_on_while_the_head_is_away_and_policies_stay_as_they_are(

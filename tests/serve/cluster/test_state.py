@@ -64,4 +64,5 @@ def test_policy_and_history_survive_what_the_documentation_says(
             assert answer["results"][0]["exit"]["layer"] == 3
             process.send(signal.SIGKILL)
             process.exit_status()
+            until(lambda: not process.left())
         assert said("the server is killed (`kill -9`)", STATE) == "kept"

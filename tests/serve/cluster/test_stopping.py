@@ -1,15 +1,18 @@
-"""Signals that Ray's processes get too, and commands that are killed: nothing is left."""
+"""Signals that Ray's processes get too: the end is soon, and leaves nothing."""
 
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import httpx
 import psutil
 import pytest
 
-from tests.serve.support.server_process import ServerProcess
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer
+from tests.serve.support.server_process import START_S, ServerProcess
 from tests.support.patience import until
 
 pytestmark = pytest.mark.ray
@@ -23,13 +26,30 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
+def check_first_answer(port: int) -> None:
+    """Check that the policy changes with the first request that the replica answers."""
+    with LiveServer(port).http as http:
+
+        def first_answer() -> httpx.Response | None:
+            try:
+                return http.put("/v1/models/tiny/policy", json=FULL_DEPTH)
+            except httpx.ConnectError:
+                return None
+
+        assert until(first_answer, START_S).status_code == 200
+        assert "offramp_replicas_scraped 1.0" in http.get("/metrics").text
+
+
 @pytest.mark.parametrize("serving", [True, False], ids=["serving", "starting"])
 def test_signal_to_every_process_ends_all_and_leaves_no_folder(
     bundle_folder: Path, temporary: Path, serving: bool
 ) -> None:
     """Ray would wait for its control process for a minute, and then abort."""
-    with ServerProcess(bundle_folder, "--port", "0") as process:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with ServerProcess(bundle_folder, "--port", str(port)) as process:
         if serving:
+            check_first_answer(port)
             process.curl_line()
         else:
             until(lambda: process.family.titled("gcs_server"))
@@ -41,11 +61,3 @@ def test_signal_to_every_process_ends_all_and_leaves_no_folder(
         assert "Failed to connect to GCS within" not in process.output
         assert not process.left()
     assert not list(temporary.iterdir())
-
-
-def test_killed_command_leaves_no_process(bundle_folder: Path, temporary: Path) -> None:
-    with ServerProcess(bundle_folder, "--port", "0") as process:
-        process.curl_line()
-        process.send(signal.SIGKILL)
-        process.exit_status()
-        until(lambda: not process.left())
