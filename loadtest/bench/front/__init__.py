@@ -1,1 +1,0 @@
-"""What a request costs around the model: `python -m loadtest.bench.front BUNDLE`."""
