@@ -23,7 +23,7 @@ from loadtest.http.client import Answer, Client, Json, LivePolicy, Resolved
 from loadtest.http.console import print_text, run_command, started
 from loadtest.http.metrics_page import MetricsPage
 from loadtest.http.server_process import ServerProcess, serve_bundle
-from loadtest.load.sentences import make_sentences
+from loadtest.load.texts import make_sentences
 from serve.errors import OfframpError
 from serve.rules import EXIT_RULE
 

@@ -4,14 +4,16 @@ A file has one text per line (`.txt`), or is any that the training reads, with o
 label is the right answer: a name, or a number into the model's labels.
 """
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from loadtest.http.client import Json
-from loadtest.load.sentences import make_sentences
+from loadtest.simulator.traffic import sst2_lengths
 from models.data.label_ids import LABELS_FILE, listed_names, match_names, name_ids, whole
 from models.data.options import named_columns
 from models.data.records import is_plain
@@ -22,6 +24,16 @@ from models.errors import UnusableData
 from serve.errors import OfframpError
 
 _NUM_MADE_UP = 2000
+# Tokens of the longest sentence in SST-2 dev, [CLS] and [SEP] included.
+_LONGEST = 55
+_SPECIAL_TOKENS = 2
+_SUBJECTS = ["the film", "the plot", "its cast", "the second half", "this director", "the music"]
+_SUBJECTS += ["every scene", "the ending"]
+_VERBS = ["is", "feels", "remains", "turns out", "looks", "seems"]
+_DEGREES = ["rather", "almost", "surprisingly", "never", "utterly", "quite", "hardly"]
+_PRAISE = ["warm", "funny", "gripping", "tender", "clever", "moving", "fresh", "splendid"]
+_BLAME = ["dull", "hollow", "clumsy", "tedious", "shallow", "stale", "messy", "pointless"]
+_JOINS = (", and", ", but", ", while", ", because", "; still ,")
 
 
 class Example(NamedTuple):
@@ -88,3 +100,22 @@ def _label(row: Row) -> str | None:
 
 def _inputs(text: str, pair: str | None) -> str | Json:
     return {"text": text, "text_pair": pair} if pair else text
+
+
+def make_sentences(num: int, seed: int) -> tuple[str, ...]:
+    """Return sentences with as many tokens as those of SST-2; always the same for a seed."""
+    draw = random.Random(seed)
+    lengths = sst2_lengths(num, seed, _LONGEST)
+    return tuple(_sentence(draw, int(length) - _SPECIAL_TOKENS) for length in lengths)
+
+
+def _sentence(draw: random.Random, num_words: int) -> str:
+    return " ".join(islice(chain.from_iterable(_clauses(draw)), num_words))
+
+
+def _clauses(draw: random.Random) -> Iterator[list[str]]:
+    while True:
+        opinion = draw.choice(draw.choice((_PRAISE, _BLAME)))
+        parts = (_SUBJECTS, _VERBS, _DEGREES)
+        yield " ".join([*(draw.choice(part) for part in parts), opinion]).split()
+        yield draw.choice(_JOINS).split()

@@ -2,11 +2,9 @@
 
 import pytest
 
-from loadtest.load.figures import Figures, RunCost
-from loadtest.load.report.document import document
-from loadtest.load.report.page import summary
+from loadtest.load.figures import Figures, RunCost, shortfalls
+from loadtest.load.report import document, summary
 from loadtest.load.samples import Samples
-from loadtest.load.shortfall import shortfalls
 from tests.loadtest.load.test_samples import answered
 
 
