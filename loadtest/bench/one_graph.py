@@ -2,12 +2,8 @@
 
 The bundle's graphs are joined without their inner heads and without the choice of rows between
 them, so precision and kernels are the same.
-
-`python -m loadtest.bench.one_graph BUNDLE --out FOLDER` writes one graph per variant, for a GPU
-host that has no `onnx`.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +12,7 @@ import onnx_ir as ir
 from onnx import GraphProto, ModelProto, NodeProto
 from onnx_ir.passes.common import CommonSubexpressionEliminationPass, RemoveUnusedNodesPass
 
-from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.loader import Bundle
 from serve.bundle.manifest import HIDDEN, HIDDEN_OUT, KEEP, LOGITS, Precision
 
 FILE_NAME = "one_graph.onnx"
@@ -104,20 +100,3 @@ def _compacted(segment: GraphProto) -> str:
 def _translate(node: NodeProto, names: dict[str, str]) -> None:
     node.input[:] = [names.get(name, name) for name in node.input]
     node.output[:] = [names.get(name, name) for name in node.output]
-
-
-def main() -> None:
-    """Write the one graph of every variant to a folder of its own."""
-    parser = argparse.ArgumentParser(prog="python -m loadtest.bench.one_graph")
-    parser.add_argument("bundle", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    bundle = load_bundle(options.bundle)
-    for precision in bundle.manifest.variants:
-        folder = options.out / precision
-        folder.mkdir(parents=True, exist_ok=True)
-        print(write_one_graph(bundle, precision, folder))
-
-
-if __name__ == "__main__":
-    main()

@@ -140,51 +140,42 @@ class ApiUser(FastHttpUser):
 class DefaultUser(ApiUser):
     """Leaves the rule to the policy, as most clients do."""
 
-    kind = "default policy"
-    option = "default"
+    kind, option = "default policy", "default"
 
 
 class TargetUser(ApiUser):
     """Says what an answer may cost; every model can have that."""
 
-    kind = "target"
-    option = "target"
+    kind, option = "target", "target"
 
     def rule(self) -> Json:
-        """Return a random share of texts that may get another answer than at full depth."""
         return {"target": {"max_disagreement": random.choice((0.01, 0.02, 0.03, 0.05))}}
 
 
 class ThresholdUser(ApiUser):
     """Sends an entropy threshold of its own."""
 
-    kind = "own threshold"
-    option = "threshold"
+    kind, option = "own threshold", "threshold"
 
     def rule(self) -> Json:
-        """Return a random threshold between 0.02 and 0.6."""
         return {"rule": "entropy", "threshold": round(random.uniform(0.02, 0.6), 2)}
 
 
 class PatienceUser(ApiUser):
     """Sends a patience rule."""
 
-    kind = "patience"
-    option = "patience"
+    kind, option = "patience", "patience"
 
     def rule(self) -> Json:
-        """Return a patience of 1 or 2."""
         return {"rule": "patience", "patience": random.choice((1, 2))}
 
 
 class BatchUser(ApiUser):
     """Sends several texts in one request."""
 
-    kind = "batch"
-    option = "batch"
+    kind, option = "batch", "batch"
 
     def examples(self) -> list[Example]:
-        """Return random texts of different lengths."""
         return random.choices(self.texts, k=self.environment.parsed_options.batch_texts)
 
 

@@ -1,9 +1,12 @@
 """Rollouts under load: a bad candidate must go back by itself, a good one become the policy."""
 
+import time
 from typing import Final
 
 from loadtest.http.client import Json
-from loadtest.scenarios.scenario import Scenario, wait_for
+from loadtest.scenarios.scenario import Scenario
+
+_EVERY_S, _RUNNING = 0.5, ("running", "paused")
 
 _PLAN: Final[Json] = {
     "steps": [5, 25, 50, 100],
@@ -30,13 +33,12 @@ def _roll_out(scenario: Scenario, wish: Json, end: str) -> None:
     live = client.policy(model)
     client.replace_policy(model, live._replace(document={"default": {"rule": "never"}}))
     with scenario.load():
+        began = time.monotonic()
         shown = client.start_rollout(model, {"policy": {"default": wish}, **_PLAN})
-        running = ("running", "paused")
-        took_s = wait_for(
-            lambda: client.rollout(model)["state"] not in running,
-            "the end of the rollout",
-            scenario.seconds,
-        )
-        shown = client.rollout(model)
-        scenario.notes.append(f"{shown['state']} after {took_s:.0f} s: {shown.get('why')}")
-    scenario.expect(shown["state"] == end, f"the rollout ended as {shown['state']}, not {end}")
+        while shown["state"] in _RUNNING and time.monotonic() < began + scenario.seconds:
+            time.sleep(_EVERY_S)
+            shown = client.rollout(model)
+        took_s = time.monotonic() - began
+    told = f"{shown['state']} at {shown['percent']:g} % after {took_s:.0f} s: {shown.get('why')}"
+    scenario.notes.append(told)
+    scenario.expect(shown["state"] == end, f"the rollout is {told}, and must be {end}")

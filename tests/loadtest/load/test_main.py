@@ -126,6 +126,8 @@ def test_fault_of_the_server_makes_the_run_fail(
         (("--arrivals", "poisson"), "--arrivals poisson needs a --rate"),
         (("--texts", "nowhere.txt"), "nowhere.txt: no such file"),
         (("--rate", "0"), "0 is no number above 0"),
+        (("--weights", "default=0"), "all weights are 0"),
+        (("--weights", "other=1"), "is no weight"),
     ],
 )
 def test_options_that_cannot_work_are_refused(

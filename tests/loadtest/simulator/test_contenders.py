@@ -75,7 +75,7 @@ def test_the_highest_rate_within_the_bound_keeps_it_and_little_more_breaks_it(
 def test_a_lost_or_repeated_request_is_noticed() -> None:
     record = Record(2)
     record.answer(0, 10.0, 1)
-    with pytest.raises(RuntimeError, match="lost"):
+    with pytest.raises(RuntimeError):
         record.answered()
-    with pytest.raises(RuntimeError, match="twice"):
+    with pytest.raises(RuntimeError):
         record.answer(0, 12.0, 1)
