@@ -21,7 +21,7 @@ from rich.console import Console
 from loadtest.compare.cores import on, share_cores
 from loadtest.http.client import ApiError
 from loadtest.http.console import print_error, print_text, run_command, started
-from loadtest.http.server_process import ServerProcess, on_free_port, serve_bundle
+from loadtest.http.server_process import ServerFailed, ServerProcess, on_free_port, serve_bundle
 from loadtest.scenarios import broken_parts
 from loadtest.scenarios.findings import findings_text, judge
 from loadtest.scenarios.host import write_config
@@ -68,15 +68,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, console: Console) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
-    found: list[Scenario] = []
+    found, all_served = list[Scenario](), True
     for stage in _stages(options.bundle, options.out / "serve.json"):
         plays = {name: play for name, play in stage.plays.items() if options.only in name}
-        if plays:
-            found += _played(stage._replace(plays=plays), options, console)
+        if not plays:
+            continue
+        try:
+            for scenario in _played(stage._replace(plays=plays), options, console):
+                found.append(scenario)
+        except ServerFailed as error:  # the other servers are tried
+            print_error(console, str(error))
+            all_served = False
     text = findings_text(found)
     (options.out / "scenarios.md").write_text(text)
     print_text(console, text)
-    return 1 if not found or any(map(judge, found)) else 0
+    return 0 if found and all_served and not any(map(judge, found)) else 1
 
 
 def _stages(bundle: Path, config: Path) -> Iterator[Stage]:
