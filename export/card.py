@@ -1,8 +1,7 @@
 """The bundle's README: its source, its measured figures, how to serve it."""
 
-from models.certification.card import with_certificates
 from models.checkpoints.formats import ORIGINAL
-from models.quality.card import exit_table
+from models.quality.card import exit_table, with_certificates
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Manifest, Precision
 

@@ -18,14 +18,14 @@ from tokenizers import Tokenizer
 
 from loadtest.bench.errors import BenchFailed
 from loadtest.http.console import run_command
-from models.certification.cli import thresholds_of
 from models.data.unlabelled import read_unlabelled
 from models.prediction.cli import exit_choice
 from models.prediction.opening import open_model
+from models.quality.cli import thresholds_of
 from models.quality.flag import flagged
+from models.quality.page import table
 from models.quality.recorded import recorded
 from models.quality.source import BundleSource
-from models.report.markdown import table
 from serve.bundle.loader import load_bundle
 from serve.classifier.score_map import ScoreMap
 from serve.rules import ExitRule

@@ -64,9 +64,10 @@ def evaluate(
     ] = None,
 ) -> None:
     """Measure models and write a report; what is measured is only read."""
-    from models.report.command import Wish, run
+    from models.quality.report.evaluate import EvaluationJob
+    from models.quality.report.evaluate import evaluate as run
 
-    wish = Wish(
+    job = EvaluationJob(
         models=tuple(dict.fromkeys(models)),
         data=tuple(dict.fromkeys(data)),
         precisions=split_names(precision) or ("auto",),
@@ -79,7 +80,7 @@ def evaluate(
     )
     console = Console(stderr=True)
     with notes_to(console):
-        page, summary = run(wish, console)
+        page, summary = run(job, console)
     for sentence in summary:
         typer.echo(sentence)
     typer.echo(page)

@@ -14,12 +14,12 @@ from export.adopt.texts import Parts, split, write_answers, write_texts
 from export.bundle import plan, write
 from export.bundle_folder import BUNDLE
 from export.errors import ExportFailed
-from models.certification.calibrate import CalibrationJob, calibrate
 from models.checkpoints import LoadedCheckpoint, load
 from models.data.columns import KNOWN, Columns
 from models.data.unlabelled import read_unlabelled
 from models.errors import TrainingFailed
 from models.progress import progress
+from models.quality.calibrate import CalibrationJob, calibrate
 from models.quality.recorded import recorded
 from models.quality.source import TorchSource
 from models.staging import check_replaceable

@@ -43,7 +43,7 @@ def adopt(
     command goes on.
     """
     from export.adopt.adopt import Adoption, duration, run, steps
-    from models.certification.cli import recommend, share
+    from models.quality.cli import recommend, share
     from serve.errors import TargetOutOfReach
 
     share("--max-disagreement", max_disagreement)

@@ -31,7 +31,7 @@ from loadtest.bench.random_model import BERT_BASE, build
 from loadtest.bench.whole_model import answer_all
 from loadtest.http.console import print_text, run_typed
 from loadtest.simulator.traffic import deebert_like, sst2_lengths, uniform
-from models.report.markdown import table
+from models.quality.page import table
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from serve.classifier.variant import model_shape

@@ -33,7 +33,7 @@ from loadtest.http.client import Json
 from loadtest.http.console import print_text, run_command
 from loadtest.http.server_process import OFFRAMP, ServerProcess
 from loadtest.load.texts import Example, load_texts, made_up
-from models.report.markdown import table
+from models.quality.page import table
 from serve.bundle.loader import load_bundle
 
 THIS, OTHER = "Offramp", "Offramp, the other checkout"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from loadtest.compare.measure import FixedRate, Saturated
 from loadtest.http.client import Json
-from models.report.markdown import table
+from models.quality.page import table
 
 
 @dataclass(frozen=True)

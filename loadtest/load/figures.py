@@ -10,7 +10,7 @@ import numpy as np
 from loadtest.http.metrics_page import ExitCounts, MetricsPage
 from loadtest.load.samples import Samples
 from loadtest.load.saturation import Step
-from models.report.markdown import percent, table
+from models.quality.page import percent, table
 
 
 class Latency(NamedTuple):

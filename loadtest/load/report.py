@@ -14,7 +14,7 @@ from loadtest.http.client import Json
 from loadtest.http.metrics_page import MetricsPage, Spread, mean_layer
 from loadtest.load.figures import Figures, RampResult, ramp_table, shortfalls
 from loadtest.load.samples import SERVER_TIMES, Samples
-from models.report.markdown import percent, shown, table
+from models.quality.page import percent, shown, table
 
 _STAGES = ("tokenize", "queue", "segment", "judge")
 _MOST_ERRORS = 20

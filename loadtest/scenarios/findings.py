@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from loadtest.scenarios.scenario import Scenario
-from models.report.markdown import table
+from models.quality.page import table
 
 _MOST_UNEXPLAINED = 5
 

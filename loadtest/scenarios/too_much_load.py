@@ -19,7 +19,7 @@ from loadtest.compare.loads import ClosedLoop, arrive, saturate
 from loadtest.http.client import Json
 from loadtest.load.texts import load_texts, made_up
 from loadtest.scenarios.scenario import Scenario
-from models.report.markdown import table
+from models.quality.page import table
 
 _SIZES, _LOADS = (1, 8), (1.0, 1.5, 2.0)  # texts in a request; times the capacity
 _DEADLINE_S, _QUEUE_MS = 0.25, 50.0

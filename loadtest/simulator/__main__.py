@@ -14,7 +14,7 @@ from loadtest.http.console import print_text, run_typed
 from loadtest.simulator.contenders import CONTENDERS, ENGINE, WHOLE, Scenario
 from loadtest.simulator.devices import PRESETS, read_device
 from loadtest.simulator.traffic import Traffic, read_mix
-from models.report.markdown import table
+from models.quality.page import table
 
 _BOUND_TIMES, _SEED = 5.0, 0
 

@@ -110,7 +110,7 @@ def plot(
 
     from models.elue.plot import draw
     from models.elue.reports import read_reports, report_file
-    from models.report.style import STYLE, as_svg
+    from models.quality.style import STYLE, as_svg
 
     _check_unread(out, map(report_file, [*reports, *(reference or ())]))
     static = read_reports(reference, task) if reference else []

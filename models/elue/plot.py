@@ -10,7 +10,7 @@ from models.elue.reports import Measured
 from models.elue.score import Place, curve
 from models.quality.card import title, unit
 from models.quality.points import STATIC
-from models.report.style import COLOURS, STATIC_COLOUR, new_figure
+from models.quality.style import COLOURS, STATIC_COLOUR, new_figure
 
 # ELUE's leader boards: models of up to so many million parameters.
 CLASSES = (40, 55, 70, 110)

@@ -11,8 +11,8 @@ from models.elue.score import Place
 from models.errors import TrainingFailed
 from models.quality.costs import MFLOPS
 from models.quality.points import STATIC
+from models.quality.report.evaluate import FIGURES
 from models.quality.scores import ACCURACY_F1, CORRELATIONS, MCC
-from models.report.folder import FIGURES
 from serve.rules.traits import listed
 
 # Tasks whose tables show another metric than accuracy, or than both correlations of numbers.

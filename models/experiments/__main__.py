@@ -14,7 +14,7 @@ from models.experiments.run import Run
 from models.experiments.section import Context
 from models.experiments.sections import SECTIONS
 from models.experiments.training import Stopped, ensure
-from models.report.markdown import table
+from models.quality.page import table
 
 _DEFAULT = Places()
 

@@ -5,8 +5,8 @@ from typing import NamedTuple, TypeAlias
 
 from models.experiments.figures import Mean, difference
 from models.experiments.run import SEEDS
+from models.quality.page import table
 from models.quality.rule_families import ENTROPY
-from models.report.markdown import table
 from serve.rules.traits import listed
 
 BASELINE = "joint"

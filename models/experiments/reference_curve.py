@@ -16,7 +16,7 @@ from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
 from models.quality.costs import MFLOPS
 from models.quality.scores import ACCURACY_F1, CORRELATIONS, benchmark_scores
-from models.report.style import COLOURS, STYLE, new_figure
+from models.quality.style import COLOURS, STYLE, new_figure
 from serve.bundle.loader import sha256_of
 from serve.rules import NeverRule
 

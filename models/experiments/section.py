@@ -13,9 +13,9 @@ from models.experiments.record import NO_TIME, Record, Seconds
 from models.experiments.run import DataName, Run
 from models.experiments.training import is_finished
 from models.quality.costs import RowCost
+from models.quality.page import Picture
 from models.quality.recorded import Recorded
-from models.report.markdown import Picture
-from models.report.style import as_svg
+from models.quality.style import as_svg
 from serve.bundle.manifest import Precision
 
 

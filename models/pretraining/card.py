@@ -6,7 +6,7 @@ from typing import Any
 
 from models.pretraining.job import PretrainJob
 from models.quality.card import FIGURES, TRAINING, hundredths, replace_between
-from models.report.markdown import table
+from models.quality.page import table
 from models.training.provenance import as_repeated
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import sha256_of

@@ -1,18 +1,21 @@
-"""The model card: a README.md with generated figures.
+"""Cards: the README.md of models and bundles, with generated figures and certified rules.
 
 Only the parts between two markers are generated. The rest of an existing card is kept, so
 hand-written sections survive a new training run.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from models.quality.scores import ACCURACY_F1, CORRELATIONS, MCC
-from models.report.markdown import table
+from models.quality.page import table
 from serve.bundle.calibration import VariantCalibration
+from serve.policy.ladder import OF_REFERENCE, SCORE_TOLERANCE, Decisions, Ladder, Loss, Rung
+from serve.rules import DecisionRule
 from serve.rules.traits import Task, Traits
 
 FIGURES = ("<!-- figures: written by offramp -->", "<!-- end of figures -->")
 TRAINING = ("<!-- training: written by offramp -->", "<!-- end of training -->")
+CERTIFICATES = ("<!-- certificates: written by offramp -->", "<!-- end of certificates -->")
 TRAINING_HEADING = "## Training"
 
 # By task: Hugging Face's pipeline tag, and a description.
@@ -30,11 +33,11 @@ _TITLES = {
     "entity_f1": "entity F1",
     "pearson": "Pearson",
     "spearman": "Spearman",
-    MCC: "MCC",
-    ACCURACY_F1: "accuracy and F1",
-    CORRELATIONS: "Pearson and Spearman",
+    "mcc": "MCC",
+    "accuracy_and_f1": "accuracy and F1",
+    "pearson_and_spearman": "Pearson and Spearman",
 }
-_CORRELATIONS = {"pearson", "spearman", MCC, CORRELATIONS}
+_CORRELATIONS = {"pearson", "spearman", "mcc", "pearson_and_spearman"}
 
 NEW_CARD = """---
 library_name: transformers
@@ -105,3 +108,142 @@ def exit_table(figures: VariantCalibration) -> str:
         f"Measured on `{data.name}` ({data.rows} rows, sha256 `{data.sha256[:12]}...`).\n\n"
         + table(["exit layer", *(f"{title(m)} {unit(m)}" for m in metrics)], rows)
     )
+
+
+# What has become of the texts that a flag's losses count.
+LOST: dict[Loss, str] = {
+    "missed": "flagged at full depth, missed early",
+    "false_alarms": "flagged early, not at full depth",
+}
+
+
+def with_certificates(card: str, ladders: Sequence[Ladder]) -> str:
+    """Return a card with its section on certified rules rewritten; without ladders, unchanged."""
+    return replace_between(card, CERTIFICATES, certificates(ladders)) if ladders else card
+
+
+def certificates(ladders: Iterable[Ladder]) -> str:
+    """Return Markdown: what the certificates promise, and a table of each ladder's rungs."""
+    lines = [
+        "## Certified rules",
+        "",
+        "A certificate bounds what leaving early costs on texts of the same kind as the certifying "
+        "texts, for one precision with just these weights and exits. The bound fails to hold with "
+        "probability delta. n counts the certifying texts, which did not choose the rules.",
+    ]
+    for ladder in ladders:
+        lines += ["", *_ladder(ladder)]
+    return "\n".join(lines)
+
+
+def describe_loss(loss: Loss, ladder: Ladder) -> str:
+    """Return what a loss is, in words."""
+    if loss in LOST:
+        return LOST[loss]
+    known = ladder.reference if loss in OF_REFERENCE else None
+    whose = f"{known.name if known else 'full depth'}'s"
+    if loss in ("score", "reference_score"):
+        return f"score more than {SCORE_TOLERANCE:g} from {whose}"
+    if loss in ("disagreement", "reference"):
+        if ladder.tolerance is None:
+            return f"other answer than {whose if known else 'at full depth'}"
+        return f"value more than {ladder.tolerance:g} from {whose}"
+    if ladder.tolerance is None:
+        return f"right at full depth, wrong early ({ladder.metric})"
+    return f"added error ({ladder.metric})"
+
+
+def percent(share: float) -> str:
+    """Format a bound."""
+    return f"{100 * share:g} %"
+
+
+def flag_text(flag: Mapping[str, float]) -> str:
+    """Return a flag in a few words."""
+    return ", ".join(f"{label} from {bound:g} on" for label, bound in flag.items())
+
+
+def flag_grid(ladder: Ladder, decided: Decisions) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table: the mean layers of the fastest rule for each pair of bounds.
+
+    Rows bound what is missed, columns false alarms. The first row and column are of rules that let
+    no text leave early on that side.
+    """
+    missed, alarms = ([None, *flag_bounds(decided, loss)] for loss in LOST)
+    head = ["missed, false alarms at most", *map(_at_most, alarms)]
+    return head, [[_at_most(m), *(_fastest(ladder, decided, m, a) for a in alarms)] for m in missed]
+
+
+def flag_bounds(decided: Decisions, loss: Loss) -> list[float]:
+    """Return the bounds of a loss that some rule is certified for, ascending."""
+    found = (rung.certificate(loss) for rung in decided.rungs)
+    return sorted({each.epsilon for each in found if each})
+
+
+def _at_most(bound: float | None) -> str:
+    return "not early" if bound is None else percent(bound)
+
+
+def _fastest(ladder: Ladder, decided: Decisions, missed: float | None, alarms: float | None) -> str:
+    fitting = [
+        ladder.mean_layers(rung)
+        for rung in decided.rungs
+        if _keeps(rung, "missed", missed) and _keeps(rung, "false_alarms", alarms)
+    ]
+    return f"{min(fitting):.2f}"
+
+
+def _keeps(rung: Rung, loss: Loss, bound: float | None) -> bool:
+    rule, side = rung.rule, None
+    if isinstance(rule, DecisionRule):
+        side = rule.leave_below if loss == "missed" else rule.leave_above
+    certificate = rung.certificate(loss)
+    if side is None or bound is None:
+        return side is None
+    return certificate is not None and certificate.epsilon <= bound
+
+
+def _ladder(ladder: Ladder) -> list[str]:
+    losses: list[Loss] = ["disagreement"]
+    losses += ["metric"] if ladder.metric else []
+    losses += ["score"] if ladder.score_temperatures else []
+    losses += [x for x in OF_REFERENCE if any(rung.certificate(x) for rung in ladder.rungs)]
+    files = ", ".join(f"`{d.name}` ({d.rows} texts, sha256 `{d.sha256[:12]}...`)"
+                      for d in ladder.data)  # fmt: skip
+    rows = [
+        [r.rule.text(), f"{ladder.mean_layers(r):.2f}", *(_promise(r, loss) for loss in losses)]
+        for r in ladder.rungs
+    ]
+    return [
+        f"### {ladder.precision}, exits {', '.join(map(str, ladder.exits))}",
+        "",
+        f"{files}: {ladder.num_tuning} texts chose the rules, {ladder.num_certifying} certify. "
+        f"Temperatures: {', '.join(f'{t:g}' for t in ladder.temperatures)}.",
+        "",
+        table(["rule", "mean layers", *(describe_loss(loss, ladder) for loss in losses)], rows),
+        *(line for own in ladder.decisions for line in _decided(ladder, own)),
+    ]
+
+
+def _promise(rung: Rung, loss: Loss) -> str:
+    if rung.full_depth and loss not in OF_REFERENCE:
+        return "never"
+    found = rung.certificate(loss)
+    if found:
+        sure = f"delta {found.delta:g}, n {found.n}"
+        return f"at most {percent(found.epsilon)} ({sure}), observed {100 * found.observed:.2f} %"
+    seen = f", observed {100 * rung.disagreement:.2f} %" if loss == "disagreement" else ""
+    return f"no certificate{seen}"
+
+
+def _decided(ladder: Ladder, own: Decisions) -> list[str]:
+    return [
+        "",
+        f"#### Decisions of the flag {flag_text(own.flag)}",
+        "",
+        f"Mean layers of the fastest certified rule by how many of the {own.num_flagged} "
+        "certifying texts that full depth flags it misses at most, and how many of the other "
+        f"{ladder.num_certifying - own.num_flagged} it flags early.",
+        "",
+        table(*flag_grid(ladder, own)),
+    ]

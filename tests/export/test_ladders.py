@@ -8,8 +8,8 @@ import pytest
 
 from export import bundle as bundles
 from export.errors import ExportFailed
-from models.certification.stored import store, store_in_model
 from models.quality.recorded import Recorded
+from models.quality.stored import store, store_in_model
 from serve.bundle.loader import Bundle, load_bundle
 from serve.policy.ladder import Certificate, Data, Ladder, Rung
 from serve.rules import EntropyRule, NeverRule

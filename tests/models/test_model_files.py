@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from export.plan import plan
-from models.certification.stored import read_calibration
 from models.checkpoints import load
 from models.data.encoding import copy_tokenizer, encode
 from models.data.examples import Example
 from models.encoders.families import read_encoder
 from models.errors import UnusableCheckpoint
+from models.model_folder import read_calibration
 from models.multi_exit import MultiExitModel
 from models.weight_files import read_weights
 from serve.errors import OfframpError

@@ -35,7 +35,7 @@ from loadtest.bench.machine import gpu_name, machine_facts
 from loadtest.bench.random_model import BERT_BASE, build
 from loadtest.bench.whole_model import Answer, answer_all
 from loadtest.simulator.traffic import read_mix, sst2_lengths
-from models.report.markdown import table
+from models.quality.page import table
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import FOR_GPUS
 from serve.classifier.classifier import SWITCH_INTERVAL_S

@@ -12,11 +12,11 @@ from models.experiments.figures import Mean
 from models.experiments.run import SEEDS, Run
 from models.experiments.section import Context, Section
 from models.experiments.sections.tried import Tried
+from models.quality.page import table
 from models.quality.points import STATIC
 from models.quality.recorded import Recorded
 from models.quality.rule_families import LEARNED, PATIENCE, rule_families
-from models.report.markdown import table
-from models.report.style import COLOURS, STATIC_COLOUR, STYLE, legend_below, new_figure
+from models.quality.style import COLOURS, STATIC_COLOUR, STYLE, legend_below, new_figure
 
 RECIPES = {
     "joint": Run.with_seeds("learn-error", "stsb", options=("--learn-error",)),

@@ -21,10 +21,10 @@ from models.experiments.sections.models import (
 from models.experiments.sections.sampled import Sampled
 from models.experiments.sections.tried import Tried, threshold_at
 from models.experiments.sections.turns import seconds_in_turns
+from models.quality.page import table
 from models.quality.recorded import Recorded, inputs
 from models.quality.rule_families import ENTROPY
-from models.report.markdown import table
-from models.report.style import spread
+from models.quality.style import spread
 from serve.rules import EntropyRule, ExitRule, NeverRule
 from serve.rules.traits import listed
 

@@ -12,9 +12,9 @@ from models.experiments.sections.models import (
     not_there,
 )
 from models.quality.card import hundredths
+from models.quality.page import table
 from models.quality.recorded import Recorded
-from models.report.markdown import table
-from models.report.parts.overthinking import overthinking
+from models.quality.report.exits import overthinking
 
 MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET, RTE_MPNET)
 

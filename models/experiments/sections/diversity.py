@@ -8,8 +8,8 @@ from models.experiments.recipes import run_of
 from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
 from models.experiments.sections.patience import NAMES, SPEED, VOTING, at_speed
+from models.quality.page import table
 from models.quality.rule_families import ENTROPY, PATIENCE
-from models.report.markdown import table
 
 DATA: tuple[DataName, ...] = ("sst2", "mrpc")
 JOINT, DIVERSE = Row("joint"), Row("diversity 0.1", ("--diversity", "0.1"))

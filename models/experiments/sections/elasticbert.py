@@ -10,9 +10,9 @@ from models.experiments.reference_curve import METRICS, static
 from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
 from models.quality.costs import MFLOPS, Costs
+from models.quality.page import table
 from models.quality.recorded import Recorded
 from models.quality.scores import benchmark_scores
-from models.report.markdown import table
 from serve.rules import EntropyRule, ExitRule, NeverRule, PatienceRule
 
 RECIPE = Row("gradient-equilibrium", ("--recipe", "gradient-equilibrium"))

@@ -8,8 +8,8 @@ from models.experiments.run import Run
 from models.experiments.section import Context, Section
 from models.experiments.sections.tried import Tried
 from models.quality.costs import MFLOPS_LINEAR, Costs
+from models.quality.page import table
 from models.quality.recorded import Recorded
-from models.report.markdown import table
 from serve.rules import ExitRule, NeverRule, NormalizedEntropyRule
 
 SPEEDS = (0.1, 0.5, 0.8)

@@ -7,10 +7,10 @@ from models.experiments.section import Context, Section
 from models.experiments.sections.models import MRPC_MPNET, SST2_MINILM, SST2_MPNET, not_there
 from models.experiments.sections.sampled import Sampled
 from models.experiments.sections.tried import Tried
+from models.quality.page import table
 from models.quality.points import STATIC
 from models.quality.recorded import Recorded
 from models.quality.rule_families import ENTROPY, PATIENCE, rule_families
-from models.report.markdown import table
 from serve.rules.traits import listed
 
 MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET)

@@ -15,9 +15,9 @@ from models.experiments.sections.models import (
 )
 from models.experiments.sections.sampled import Sampled
 from models.experiments.sections.tried import Tried
+from models.quality.page import table
 from models.quality.recorded import Recorded
 from models.quality.rule_families import PATIENCE
-from models.report.markdown import table
 from serve.rules import PatienceRule
 
 MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET)

@@ -21,7 +21,7 @@ from models.experiments.sections.models import (
 from models.experiments.sections.similarity import States, cka, states_of
 from models.quality.recorded import Recorded, inputs
 from models.quality.source import TorchSource
-from models.report.style import COLOURS, STYLE, legend_below, new_figure, spread
+from models.quality.style import COLOURS, STYLE, legend_below, new_figure, spread
 
 MODELS = (SST2_MPNET, SST2_MINILM)
 NUM_TEXTS = 200

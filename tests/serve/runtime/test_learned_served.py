@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from export import bundle as bundles
-from models.certification.calibrate import CalibrationJob, calibrate
 from models.data.notes import DataNote
 from models.multi_exit import MultiExitModel
+from models.quality.calibrate import CalibrationJob, calibrate
 from models.training.job import ModelChoice, TrainConfig, TrainJob
 from models.training.objective import Objective
 from models.training.train import train

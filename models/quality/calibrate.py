@@ -1,0 +1,245 @@
+"""`offramp calibrate`: certify the variants of a bundle, and write their ladders into it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from models.data.columns import KNOWN, Columns
+from models.errors import TrainingFailed, UnusableData
+from models.model_files import CONFIG
+from models.model_folder import read_calibration
+from models.profiles import with_profiles
+from models.progress import progress
+from models.quality.certify import Certified, certify, rungs
+from models.quality.data import LabelledText, distinct, read_file, split, texts_in
+from models.quality.flag import certify_flag
+from models.quality.losses import losses_of, scale_of
+from models.quality.paths import Tried, find_path
+from models.quality.recorded import Recorded, recorded
+from models.quality.reference import ReferenceAnswers, open_reference
+from models.quality.source import BundleSource
+from models.quality.stored import dropped, repair, store, store_in_model
+from models.quality.temperatures import fit_score_temperatures
+from serve.bundle.loader import Bundle, load_bundle
+from serve.classifier.score_map import ScoreMap
+from serve.policy.flag import check_flag, problem_of_flag
+from serve.policy.ladder import Data, Ladder
+from serve.runtime.placement import Placement, place
+
+
+@dataclass(frozen=True)
+class CalibrationJob:
+    """One call of the command.
+
+    Attributes:
+        bundle: the bundle's folder.
+        data: files of texts.
+        tuning: a file whose texts tune, so that all texts of `data` certify; None for a split.
+        labelled: whether the files have labels to be used.
+        delta: probability that a bound does not hold.
+        tuning_share: of the texts that tune, without `tuning`.
+        tolerance: of a regression: values further apart disagree. None for the default.
+        precisions: to certify; None for all that can run here.
+        exits: layers that are to be active; None for all.
+        device: auto, cpu or cuda.
+        model: a model folder that gets the ladders too.
+        columns: of the files, those that the user names.
+        flag: thresholds by label, whose decisions are certified too; None for none.
+        reference: a classifier's folder, or a file of its answers, which answers are compared with.
+    """
+
+    bundle: Path
+    data: tuple[Path, ...]
+    tuning: Path | None = None
+    labelled: bool = True
+    delta: float = 0.05
+    tuning_share: float = 1 / 3
+    tolerance: float | None = None
+    precisions: tuple[str, ...] | None = None
+    exits: tuple[int, ...] | None = None
+    device: str = "auto"
+    model: Path | None = None
+    columns: Columns = KNOWN
+    flag: Mapping[str, float] | None = None
+    reference: Path | None = None
+
+
+class Sample(NamedTuple):
+    """The texts of a calibration, as all its variants use them.
+
+    Attributes:
+        texts: those that tune, then those that certify; with labels all of them or none.
+        num_tuning: how many tune.
+        data: the files they come from.
+        reference: what another classifier says of those that certify; None without one.
+    """
+
+    texts: Sequence[LabelledText]
+    num_tuning: int
+    data: tuple[Data, ...]
+    reference: ReferenceAnswers | None = None
+
+    @property
+    def num_certifying(self) -> int:
+        """How many texts certify."""
+        return len(self.texts) - self.num_tuning
+
+    def recorded(self, source: BundleSource, console: Console) -> tuple[Recorded, Recorded]:
+        """Run the texts through all exits; return those that tune, and those that certify."""
+        texts = [each.text for each in self.texts]
+        labels = [each.label for each in self.texts if each.label is not None]
+        title = f"{source.bundle.name} {source.placement.precision}: running texts"
+        with progress(console, title, len(texts)) as advance:
+            found = recorded(source, texts, labels or None, advance)
+        return found.of(slice(self.num_tuning)), found.of(slice(self.num_tuning, None))
+
+
+class Calibrated(NamedTuple):
+    """One variant: a precision with some exits.
+
+    Attributes:
+        ladder: as it is stored.
+        certified: what was found out of the path.
+        certifying: the texts that certify.
+    """
+
+    ladder: Ladder
+    certified: Certified
+    certifying: Recorded
+
+
+def calibrate(job: CalibrationJob, console: Console) -> Iterator[Calibrated]:
+    """Certify one variant after the other, each written before the next begins.
+
+    Args:
+        job: what to do.
+        console: for progress and remarks.
+
+    Raises:
+        OfframpError: bundle, data or options that cannot be used; nothing was written.
+    """
+    if repair(job.bundle):
+        _note(console, "the manifest was older than the calibration, and was brought up to date")
+    whole = load_bundle(job.bundle)
+    bundle = whole.presenting(job.exits or whole.manifest.exit_layers)
+    _check(job, bundle)
+    placements = _placements(job, bundle, console)
+    sample = sample_texts(job, bundle, console)
+    if job.reference:
+        reference = open_reference(job.reference, bundle.manifest.traits, job.columns)
+        certifying = [each.text for each in sample.texts[sample.num_tuning :]]
+        with console.status(f"asking {reference.reference.name}"):
+            sample = sample._replace(reference=reference.ask(certifying))
+    policy, notes = with_profiles(whole.manifest)
+    manifest = whole.manifest.model_copy(update={"policy": policy})
+    for placement in placements:
+        found = certify_variant(BundleSource(bundle, placement), sample, job, console)
+        whole = store(whole, manifest, found.ladder, found.certifying)
+        manifest = whole.manifest
+        now = whole.presenting(bundle.manifest.exit_layers).ladder(placement.precision)
+        notes += dropped(bundle.ladder(placement.precision), now or found.ladder)
+        if job.model:
+            store_in_model(job.model, found.ladder, found.certifying)
+        yield found
+    for note in notes:
+        _note(console, note)
+
+
+def certify_variant(
+    source: BundleSource, sample: Sample, job: CalibrationJob, console: Console
+) -> Calibrated:
+    """Record a variant, choose its path on the texts that tune, and certify it on the others.
+
+    Args:
+        source: a bundle with the exits that are to be active.
+        sample: the texts.
+        job: names delta, the tolerance and the flag.
+        console: for progress.
+    """
+    tuning, certifying = sample.recorded(source, console)
+    scale = scale_of(tuning, job.tolerance)
+    path = find_path(tuning, scale, sample.num_certifying, job.delta)
+    scores = fit_score_temperatures(tuning, Tried.of(path, tuning, losses_of(tuning, scale)).exits)
+    shown = ScoreMap(scores) if scores else None
+    losses = losses_of(certifying, scale, shown, sample.reference)
+    certified = certify(Tried.of(path, certifying, losses), job.delta)
+    decisions = []
+    if job.flag:
+        texts = (
+            replace(each, traits=replace(each.traits, score_temperatures=scores))
+            for each in (tuning, certifying)
+        )
+        decisions.append(certify_flag(*texts, job.flag, job.delta))
+    manifest, precision = source.bundle.manifest, source.placement.precision
+    ladder = Ladder(
+        precision=precision,
+        weights=source.sha256,
+        exits=manifest.exit_layers,
+        temperatures=path.temperatures,
+        score_temperatures=scores,
+        data=sample.data,
+        num_tuning=sample.num_tuning,
+        num_certifying=sample.num_certifying,
+        mean_tokens=float(certifying.num_tokens.mean()),
+        metric=losses.metric,
+        tolerance=losses.tolerance,
+        rungs=rungs(certified),
+        reference=sample.reference.reference if sample.reference else None,
+        decisions=tuple(decisions),
+    )
+    return Calibrated(ladder, certified, certifying)
+
+
+def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sample:
+    """Read and split the texts of a calibration.
+
+    Raises:
+        UnusableData: a file that cannot be read, or too few texts.
+    """
+    paths = [*job.data, *([job.tuning] if job.tuning else [])]
+    read = [read_file(path, bundle.manifest, job.labelled, job.columns) for path in paths]
+    given, tuning = read[: len(job.data)], distinct(read[len(job.data) :])
+    files = distinct(given, texts_in(tuning))
+    num_given, texts = len(texts_in(given)), texts_in(files)
+    if num_given > len(texts):
+        _note(console, f"{num_given} texts, {len(texts)} of them distinct: each counts once")
+    tunes, certifies = split(texts, job.tuning_share)
+    if job.tuning:
+        tunes, certifies = texts_in(tuning), texts
+    if not tunes or not certifies:
+        raise UnusableData(
+            f"{len(texts)} distinct texts are too few: {len(tunes)} to tune, "
+            f"{len(certifies)} to certify; 300 that certify allow a bound of 1 %"
+        )
+    return Sample([*tunes, *certifies], len(tunes), tuple(f.data for f in (*tuning, *files)))
+
+
+def _check(job: CalibrationJob, bundle: Bundle) -> None:
+    if len(bundle.manifest.exits) < 2:
+        raise TrainingFailed(f"{bundle.name} has a single exit: no text can leave early")
+    if job.model:
+        if not (job.model / CONFIG).is_file():
+            raise TrainingFailed(f"{job.model} is no model folder: {CONFIG} is missing")
+        read_calibration(job.model)
+    if job.flag:
+        check_flag(job.flag, bundle.manifest.traits)
+        if problem := problem_of_flag(job.flag, bundle.manifest.traits):
+            raise TrainingFailed(problem)
+
+
+def _placements(job: CalibrationJob, bundle: Bundle, console: Console) -> list[Placement]:
+    wanted = job.precisions or tuple(bundle.manifest.variants)
+    placements = [place(bundle, job.device, precision) for precision in wanted]
+    on_cpu = [p for p in placements if p == Placement("cpu", "fp16")]
+    if on_cpu == placements:
+        raise TrainingFailed(f"{bundle.name}: fp16 runs on a GPU, and there is none here")
+    if on_cpu:
+        _note(console, "fp16 is left out: it runs on a GPU, and there is none here")
+    return [placement for placement in placements if placement not in on_cpu]
+
+
+def _note(console: Console, text: str) -> None:
+    console.print(f"note: {text}", soft_wrap=True, highlight=False)

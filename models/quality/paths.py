@@ -1,0 +1,218 @@
+"""Paths of rules from strict to loose, of which one is certified, and the choice of that one."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.quality.losses import Losses, Scale, losses_of
+from models.quality.recorded import Recorded
+from models.quality.risk_control import num_certified
+from models.quality.temperatures import fit_temperatures
+from serve.policy.ladder import Loss
+from serve.rules import ConfidenceRule, EntropyRule, LayerRule, LearnedRule, PatienceRule, Rule
+from serve.rules.traits import Traits
+
+NUM_STEPS = 200
+# At the first threshold of a path hardly any text leaves. Most tokens of a text are surely outside
+# any entity, so that the mean of their entropies is small.
+FIRST_ENTROPY, FIRST_MEAN_ENTROPY = 1e-3, 1e-5
+FIRST_DOUBT = 1e-6  # 1 - confidence
+FIRST_ERROR = 1e-3  # that a head predicts for itself
+# Of a regression, as shares of the spread of full depth's values.
+TOLERANCES = 0.005, 4.0
+
+EPSILONS = (0.005, 0.01, 0.02, 0.03, 0.05)
+# A path that is less simple must save so many layers more.
+SIMPLER_LAYERS = 0.02
+# Every so many rules of a path are tried.
+STRIDE = 4
+
+_Reduce: TypeAlias = Literal["mean", "max"] | None
+
+
+class RulePath(NamedTuple):
+    """Rules in the order in which they are tested.
+
+    Attributes:
+        rules: from strict to loose: no text leaves later by a rule than by the one before.
+        temperatures: one per exit, at which these rules read confidence.
+    """
+
+    rules: tuple[Rule, ...]
+    temperatures: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the rules of a path make of texts.
+
+    Attributes:
+        path: the rules.
+        exits: (rules, rows) where each text leaves, counted from 0.
+        losses: of the texts.
+        layers: of the exits.
+    """
+
+    path: RulePath
+    exits: NDArray[np.intp]
+    losses: Losses
+    layers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, path: RulePath, recorded: Recorded, losses: Losses) -> "Tried":
+        """Try every rule of a path on texts."""
+        recorded = replace(recorded, temperatures=path.temperatures)
+        exits = np.stack([recorded.taken(rule).exits for rule in path.rules])
+        return cls(path, exits, losses, recorded.traits.exits)
+
+    @property
+    def mean_layers(self) -> NDArray[np.float64]:
+        """(rules,) layers that texts run in the mean."""
+        mean: NDArray[np.float64] = np.array(self.layers)[self.exits].mean(axis=1)
+        return mean
+
+    def at_full_depth(self, loss: Loss) -> float:
+        """Return the mean loss of full depth, which is 0 but for a reference's."""
+        return float(self.losses.by_loss[loss][-1].mean())
+
+    def risks(self, loss: Loss) -> NDArray[np.float64]:
+        """Return (rules,) the texts' mean loss."""
+        taken: NDArray[np.float64] = self.losses.by_loss[loss][
+            self.exits, np.arange(self.exits.shape[1])
+        ]
+        return taken.mean(axis=1)
+
+
+def find_path(tuning: Recorded, scale: Scale | None, num_certifying: int, delta: float) -> RulePath:
+    """Return the path to certify, with temperatures fitted on the texts that tune.
+
+    Args:
+        tuning: texts that will not certify.
+        scale: of a regression.
+        num_certifying: how many texts will certify.
+        delta: probability that a bound does not hold.
+    """
+    paths = candidate_paths(tuning.traits, fit_temperatures(tuning), scale.spread if scale else 0.0)
+    return choose_path(paths, tuning, losses_of(tuning, scale), num_certifying, delta)
+
+
+def choose_path(
+    paths: Sequence[RulePath], tuning: Recorded, losses: Losses, num_certifying: int, delta: float
+) -> RulePath:
+    """Return the path by which texts are expected to run the fewest layers; the simplest is first.
+
+    That is the mean over the epsilons of what the fastest certified rule would run. Certificates
+    about disagreement are expected as if the certifying texts had the risks of the tuning texts.
+    """
+    best, fewest = paths[0], np.inf
+    for path in paths:
+        tried = Tried.of(RulePath(path.rules[::STRIDE], path.temperatures), tuning, losses)
+        layers = [tuning.traits.exits[-1], *tried.mean_layers.tolist()]
+        risks = tried.risks("disagreement")
+        ends = [num_certified(risks, num_certifying, e, delta, binary=True) for e in EPSILONS]
+        expected = float(np.mean([layers[end] for end in ends]))
+        if expected < fewest - SIMPLER_LAYERS:
+            best, fewest = path, expected
+    return best
+
+
+class _Family(NamedTuple):
+    """Rules of one kind.
+
+    Attributes:
+        rules: from strict to loose.
+        first_exit: where the loosest lets texts leave, counted from 0.
+        reads_confidence: whether the rules depend on temperatures.
+    """
+
+    rules: list[Rule]
+    first_exit: int = 0
+    reads_confidence: bool = False
+
+
+def candidate_paths(
+    traits: Traits, temperatures: tuple[float, ...], spread: float
+) -> list[RulePath]:
+    """Return a path of every family and every exit to begin at, the simplest first.
+
+    Args:
+        traits: of the model, with the active exits; two exits or more.
+        temperatures: fitted, one per exit.
+        spread: of a regression, the standard deviation of full depth's values.
+    """
+    ones = (1.0,) * len(traits.exits)
+    paths = [
+        RulePath(
+            _rules(family, at, traits.exits), temperatures if family.reads_confidence else ones
+        )
+        for family in _families(traits, spread)
+        for at in range(len(traits.exits) - 1)
+    ]
+    return list(dict.fromkeys(paths))
+
+
+def _rules(family: _Family, at: int, exits: tuple[int, ...]) -> tuple[Rule, ...]:
+    """Return rules that let texts leave from an exit on; then all texts, at earlier exits."""
+    rules, first = family.rules, max(at, family.first_exit)
+    if at:
+        rules = [rule.model_copy(update={"min_layer": exits[at]}) for rule in rules]
+    return (*rules, *(LayerRule(layer=layer) for layer in reversed(exits[:first])))
+
+
+def _families(traits: Traits, spread: float) -> list[_Family]:
+    if traits.task == "regression":
+        families = _of_values(len(traits.exits), spread)
+    else:
+        families = _of_probabilities(traits)
+    if traits.learned:
+        errors = [min(error, 1.0) for error in _up(FIRST_ERROR, 1.0)]
+        families.append(_Family([LearnedRule(threshold=error) for error in errors]))
+    return families
+
+
+def _of_probabilities(traits: Traits) -> list[_Family]:
+    # Each of several labels is a question of two answers.
+    options = 2 if traits.task == "multi_label" else len(traits.labels)
+    # Of several labels or tokens the least sure one decides.
+    reduce: _Reduce = None if traits.task == "single_label" else "max"
+    largest = math.log(options)
+    families = [_Family(_entropies(_up(FIRST_ENTROPY, largest), reduce))]
+    if traits.task != "single_label":
+        families.append(_Family(_entropies(_up(FIRST_MEAN_ENTROPY, largest), "mean")))
+    sure: list[Rule] = [ConfidenceRule(threshold=p, reduce=reduce) for p in _confidences(options)]
+    return [*families, _Family(sure, reads_confidence=True)]
+
+
+def _of_values(num_exits: int, spread: float) -> list[_Family]:
+    """Return fixed layers, and values that agree for as many exits as may come before the last."""
+    tolerances = _up(TOLERANCES[0] * spread, TOLERANCES[1] * spread) if spread else []
+    families = [_Family([], num_exits - 1)]
+    for patience in range(1, num_exits - 1):
+        rules: list[Rule] = [PatienceRule(patience=patience, tolerance=t) for t in tolerances]
+        families.append(_Family(rules, patience))
+    return families
+
+
+def _entropies(thresholds: Iterable[float], reduce: _Reduce) -> list[Rule]:
+    return [EntropyRule(threshold=t, reduce=reduce) for t in thresholds]
+
+
+def _up(first: float, last: float) -> list[float]:
+    """Return rising numbers whose ratios are equal; the last is a little beyond its bound."""
+    steps = [_rounded(number) for number in np.geomspace(first, last, NUM_STEPS).tolist()]
+    return list(dict.fromkeys([*steps[:-1], _rounded(1.001 * last)]))
+
+
+def _confidences(num_options: int) -> list[float]:
+    """Return falling probabilities, down to that of equal options; the doubts rise as in `_up`."""
+    doubts = np.geomspace(FIRST_DOUBT, 1 - 1 / num_options, NUM_STEPS)
+    steps = [round(1 - _rounded(doubt), 8) for doubt in doubts.tolist()[:-1]]
+    return list(dict.fromkeys([*steps, _rounded(0.999 / num_options)]))
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.3g}")

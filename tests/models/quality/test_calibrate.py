@@ -1,0 +1,477 @@
+"""`offramp calibrate`: ladders, what is stored with them, and what is left as it was."""
+
+import io
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from models.errors import TrainingFailed, UnusableData
+from models.profiles import PROFILES
+from models.quality import calibrate as calibrating
+from models.quality import cli, stored
+from models.quality.calibrate import CalibrationJob, calibrate
+from serve.bundle.calibration import Calibration
+from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle, sha256_of
+from serve.bundle.recording import CERTIFYING
+from serve.classifier.score_map import ScoreMap
+from serve.dry_run.answers import AnswerReader
+from serve.dry_run.exit_trial import Totals, Trial
+from serve.dry_run.texts import Texts
+from serve.errors import DeviceUnavailable, InvalidBundle, InvalidRequest
+from serve.policy.ladder import Ladder
+from serve.policy.profile import Settings
+from serve.policy.resolution import ChosenExit
+from serve.policy.served_ladder import ServedLadder
+from serve.rules import ExitRule
+from serve.rules.replay import Recording
+from serve.rules.traits import Task
+from tests.models.quality.conftest import MakeBundle, MakeData
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.task_bundles import LABELS
+
+
+def run(bundle: Path, data: Path, **options: Any) -> tuple[list[Ladder], str]:
+    """Calibrate; return the ladders, and the remarks made."""
+    out = io.StringIO()
+    job = CalibrationJob(bundle, (data,), **options)
+    found = [each.ladder for each in calibrate(job, Console(file=out, width=300))]
+    return found, out.getvalue()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("task", LABELS)
+def test_models_of_every_task_get_a_ladder_that_the_bundle_loads(
+    make_bundle: MakeBundle, make_data: MakeData, task: Task, labelled: bool
+) -> None:
+    folder = make_bundle(task)
+    (ladder,), _ = run(folder, make_data(task), labelled=labelled)
+    bundle = load_bundle(folder)
+    assert bundle.ladder("fp32") == ladder
+    assert (ladder.metric is not None) == labelled
+    assert (ladder.tolerance is not None) == (task == "regression")
+    assert ladder.num_tuning + ladder.num_certifying == ladder.data[0].rows
+    assert 3 < ladder.mean_tokens < 13
+    certified = [rung for rung in ladder.rungs if rung.certificate("disagreement")]
+    assert certified, "some rule is certified to differ seldom"
+    assert ladder.mean_layers(certified[-1]) < 4
+    losses = {c.loss for rung in ladder.rungs for c in rung.certificates}
+    assert losses <= {"disagreement", "metric", "score"}
+    assert labelled or "metric" not in losses
+    fitted = ladder.score_temperatures
+    assert (fitted is None) == (task == "regression")
+    assert fitted is None or {len(row) for row in fitted} == {
+        len(LABELS[task]) if task == "multi_label" else 1
+    }
+
+
+def test_the_bundle_gets_the_profiles_it_lacks_and_a_card(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder = with_card(make_bundle())
+    _, said = run(folder, make_data())
+    policy = load_bundle(folder).manifest.policy
+    assert (policy.default, policy.profiles) == ("balanced", PROFILES)
+    assert "profiles added to the policy: exact, balanced, fast" in said
+    assert "the policy's default, which never left early, is now balanced" in said
+    card = (folder / "README.md").read_text()
+    assert card.startswith("# mine\n")
+    assert "(delta 0.05, n " in card
+    run(folder, make_data(), delta=0.1)
+    again = (folder / "README.md").read_text()
+    assert "(delta 0.1, n " in again
+    assert "(delta 0.05, n " not in again
+
+
+def with_card(folder: Path) -> Path:
+    (folder / "README.md").write_text("# mine\n")
+    listed = {"README.md": sha256_of(folder / "README.md")}
+    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
+    return folder
+
+
+OWN = {"rule": "entropy", "threshold": 0.3}
+
+
+@pytest.mark.parametrize("default", [{"rule": "never"}, OWN])
+def test_a_policy_that_an_operator_has_written_stays(
+    make_bundle: MakeBundle, make_data: MakeData, default: dict[str, Any]
+) -> None:
+    folder = make_bundle()
+    written = {
+        "default": default,
+        "profiles": {"mine": OWN, "balanced": OWN},
+        "detectors": {"own": "mine"},
+        "audit": {"share": 0.5},
+    }
+    rewrite_manifest(folder, lambda manifest: manifest.update(policy=written))
+    before = load_bundle(folder).manifest.policy
+    _, said = run(folder, make_data(num_texts=60))
+    policy = load_bundle(folder).manifest.policy
+    added = {name: PROFILES[name] for name in ("exact", "fast")}
+    assert policy == before.model_copy(update={"profiles": before.profiles | added})
+    assert "profile balanced stays a rule of its own, which no certificate backs" in said
+
+
+def test_what_a_checkpoint_states_is_no_policy(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder = make_bundle()
+    imported = {"policy": {"profiles": {"original": OWN}}, "trained_for": {"rule": OWN}}
+    rewrite_manifest(folder, lambda manifest: manifest.update(imported))
+    run(folder, make_data())
+    policy = load_bundle(folder).manifest.policy
+    assert policy.default == "balanced"
+    assert set(policy.profiles) == {"original", *PROFILES}
+
+
+def test_a_ladder_takes_the_place_of_its_own_variants_only(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()
+    run(folder, data)
+    run(folder, data, exits=(1, 4))
+    run(folder, data, delta=0.1)
+    bundle = load_bundle(folder)
+    assert [ladder.exits for ladder in bundle.calibration.ladders] == [(1, 2, 4), (1, 4)]
+    whole, fewer = bundle.ladder("fp32"), bundle.presenting((1, 4)).ladder("fp32")
+    assert whole
+    assert fewer
+    assert {c.delta for rung in whole.rungs for c in rung.certificates} == {0.1}
+    assert {c.delta for rung in fewer.rungs for c in rung.certificates} == {0.05}
+    assert len(fewer.rungs[0].exit_shares) == 2
+    assert bundle.presenting((2, 4)).ladder("fp32") is None
+
+
+def test_promises_that_a_calibration_takes_away_are_named(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()
+    label = LABELS["single_label"][0]
+    (labelled,), said = run(folder, data, flag={label: 0.5})
+    assert "is gone" not in said
+    _, said = run(folder, data, labelled=False, flag={label: 0.5})
+    assert "of max_loss is gone" in said
+    assert "--flag" not in said
+    _, said = run(folder, make_data(name="others"), labelled=False)
+    flag = f"--flag {{'{label}': 0.5}}"
+    assert f"fp32: what {labelled.num_certifying} texts had certified of {flag} is gone" in said
+
+
+def test_a_ladder_does_not_hold_for_other_weights(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder = make_bundle()
+    run(folder, make_data())
+    weights = folder / load_bundle(folder).manifest.variants["fp32"].weights
+    weights.write_bytes(weights.read_bytes() + b"\0")
+    listed = {"segments/fp32/weights.bin": sha256_of(weights)}
+    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
+    bundle = load_bundle(folder)
+    assert bundle.calibration.ladders
+    assert bundle.ladder("fp32") is None
+
+
+def test_each_precision_that_runs_here_is_certified_by_itself(
+    bundle_folder: Path, tmp_path: Path, make_data: MakeData
+) -> None:
+    folder = shutil.copytree(bundle_folder, tmp_path / "both")
+    found, _ = run(folder, make_data(num_texts=60))
+    assert [ladder.precision for ladder in found] == ["fp32", "int8"]
+    bundle = load_bundle(folder)
+    assert [bundle.ladder(ladder.precision) for ladder in found] == found
+    assert found[0].weights != found[1].weights
+
+
+def test_half_precision_is_left_out_on_a_cpu(
+    half_bundle: Bundle, tmp_path: Path, make_data: MakeData
+) -> None:
+    folder, data = shutil.copytree(half_bundle.folder, tmp_path / "half"), make_data(num_texts=60)
+    found, said = run(folder, data, device="cpu")
+    assert [ladder.precision for ladder in found] == ["fp32"]
+    assert "fp16 is left out: it runs on a GPU, and there is none here" in said
+    with pytest.raises(TrainingFailed, match="fp16 runs on a GPU"):
+        run(folder, data, device="cpu", precisions=("fp16",))
+
+
+def test_separate_tuning_texts_let_all_others_certify(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    tuning, data = make_data(name="tuning", num_texts=100), make_data()
+    lines = data.read_text().splitlines()
+    # Ten texts are in both files, and ten are there twice.
+    shared = tuning.read_text().splitlines()[:10]
+    data.write_text("\n".join([*lines, *shared, *lines[:10]]) + "\n")
+    known = {json.loads(line)["text"] for line in tuning.read_text().splitlines()}
+    others = {json.loads(line)["text"] for line in lines} - known
+    (ladder,), said = run(make_bundle(), data, tuning=tuning)
+    assert (ladder.num_tuning, ladder.num_certifying) == (len(known), len(others))
+    assert [file.name.rpartition("/")[2] for file in ladder.data] == ["tuning.jsonl", "data.jsonl"]
+    assert f"420 texts, {len(others)} of them distinct: each counts once" in said
+
+
+def test_the_ladders_may_go_into_a_model_folder_too(
+    make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    with pytest.raises(TrainingFailed, match=r"is no model folder: config\.json is missing"):
+        run(make_bundle(), make_data(), model=model)
+    (model / "config.json").write_text("{}")
+    (model / "README.md").write_text("# Mine\n")
+    (ladder,), _ = run(make_bundle(), make_data(), model=model)
+    assert Calibration.model_validate_json((model / CALIBRATION).read_bytes()).ladders == (ladder,)
+    assert "## Certified rules" in (model / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"exits": (1, 3)}, InvalidRequest, "must be ascending layers out of 1, 2, 4"),
+        ({"exits": (4,)}, TrainingFailed, "has a single exit: no text can leave early"),
+        ({"precisions": ("int8",)}, DeviceUnavailable, "has no int8 variant; it has fp32"),
+        ({"tuning_share": 1e-9}, UnusableData, "distinct texts are too few: 0 to tune"),
+    ],
+)
+def test_what_cannot_be_certified_is_refused_and_changes_nothing(
+    make_bundle: MakeBundle,
+    make_data: MakeData,
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    folder = make_bundle()
+    before = contents(folder)
+    with pytest.raises(error, match=message):
+        run(folder, make_data(num_texts=50), **options)
+    assert contents(folder) == before
+
+
+def command(bundle: Path, data: Path, *options: object) -> Result:
+    app = typer.Typer()
+    app.command()(cli.calibrate)
+    words = [bundle, "--data", data, *options]
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_an_interrupt_while_texts_run_changes_nothing_and_says_what_is_certified(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    folder = make_bundle()
+    before = contents(folder)
+    monkeypatch.setattr(calibrating, "recorded", interrupted)
+    result = command(folder, make_data())
+    assert result.exit_code != 0
+    assert "stopped: the precisions shown above are certified" in result.stderr
+    assert contents(folder) == before
+
+
+def test_an_interrupt_while_files_are_replaced_waits_until_they_fit_together(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = with_card(make_bundle())
+    # A shell starts what runs in the background with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(
+        stored, "rename", at_first_rename(lambda: os.kill(os.getpid(), signal.SIGINT))
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, make_data())
+    assert load_bundle(folder).ladder("fp32")
+    assert not list(folder.glob(".*"))
+
+
+def test_a_bundle_whose_calibration_was_killed_between_two_renames_is_repaired(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill() -> None:
+        raise Killed
+
+    folder, data = with_card(make_bundle()), make_data()
+    run(folder, data)
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "rename", at_first_rename(kill))
+        with pytest.raises(Killed):
+            run(folder, data, delta=0.1)
+    with pytest.raises(InvalidBundle, match="is damaged"):
+        load_bundle(folder)
+    _, said = run(folder, data, exits=(1, 4))
+    assert "the manifest was older than the calibration, and was brought up to date" in said
+    assert len(load_bundle(folder).calibration.ladders) == 2
+
+
+def at_first_rename(act: Callable[[], None]) -> Callable[[Path, Path], None]:
+    """Return a rename that acts after it has renamed its first file."""
+    acted = []
+
+    def rename(source: Path, target: Path) -> None:
+        source.replace(target)
+        if not acted:
+            acted.append(True)
+            act()
+
+    return rename
+
+
+def test_a_bundle_that_is_damaged_elsewhere_is_not_repaired(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=60)
+    run(folder, data)
+    good = (folder / CALIBRATION).read_bytes()
+    (folder / CALIBRATION).write_bytes(good[:-20])
+    with pytest.raises(InvalidBundle, match=r"calibration\.json is damaged"):
+        run(folder, data)
+    (folder / CALIBRATION).write_bytes(good)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(InvalidBundle, match=r"tokenizer\.json is damaged"):
+        run(folder, data)
+    with pytest.raises(InvalidBundle, match=f"{MANIFEST} is missing"):
+        run(folder.parent, data)
+
+
+def test_one_screen_names_texts_bounds_rules_and_what_is_lacking(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=600)
+    result = command(folder, data, "--unlabelled", "--delta", "0.1")
+    assert result.exit_code == 0, result.output
+    ladder = load_bundle(folder).ladder("fp32")
+    assert ladder
+    assert (
+        f"fp32, exits 1, 2, 4: {ladder.num_tuning} texts chose the rules, "
+        f"{ladder.num_certifying} others certify (delta 0.1)"
+    ) in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines() if "%" in line]
+    assert [row[:2] for row in rows[:5]] == [[f"{e:g}", "%"] for e in (0.5, 1, 2, 3, 5)]
+    # 460 texts without a loss would certify 0.5 % at this delta.
+    missing = 460 - ladder.num_certifying
+    assert f"at most 0.5 %: too few texts; {missing} more that certify" in result.stdout
+    assert "running texts: " in result.stderr
+
+
+def test_options_say_which_exits_and_precisions(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=60)
+    result = command(folder, data, "--active-exits", "2,4", "--precision", "fp32")
+    assert result.exit_code == 0, result.output
+    assert [each.exits for each in load_bundle(folder).calibration.ladders] == [(2, 4)]
+    for wrong in ("two", ""):
+        result = command(folder, data, "--active-exits", wrong)
+        expected = f"--active-exits '{wrong}': must be layers such as 2,4,6"
+        with pytest.raises(InvalidRequest, match=expected):
+            raise result.exception or AssertionError
+
+
+def test_columns_may_be_named(make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path) -> None:
+    records = [json.loads(line) for line in make_data(num_texts=60).read_text().splitlines()]
+    data = tmp_path / "named.jsonl"
+    renamed = [{"Q": each["text"], "A": "w1 w2", "C": each["label"]} for each in records]
+    data.write_text("".join(f"{json.dumps(record)}\n" for record in renamed))
+    with pytest.raises(UnusableData, match="line 1: found Q, A, C; none is known to hold labels"):
+        raise command(make_bundle(), data).exception or AssertionError
+    columns = ["--text-columns", "Q,A", "--label-column", "C"]
+    result = command(make_bundle(), data, *columns)
+    assert result.exit_code == 0, result.output
+
+
+class OnCertifying:
+    """Rules tried on the texts that certify a bundle, as a dry run does."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.ladder, recording = ladder_of(bundle), recording_of(bundle)
+        times = list(map(float, self.ladder.exits))
+        self._served = ServedLadder(
+            recording.traits, recording.temperatures, lambda rule: times, self.ladder
+        )
+        scores = ScoreMap(bundle.score_temperatures("fp32"))
+        reader = AnswerReader(recording.traits, scores, self.ladder.tolerance)
+        self._trial = Trial(Texts.recorded(recording), self._served, reader)
+
+    def totals(self, rule: ExitRule, flag: dict[str, float] | None = None) -> Totals:
+        chosen = ChosenExit(self._served.compile(rule), settings=Settings(flag=flag))
+        return self._trial.totals(chosen)
+
+
+def ladder_of(bundle: Bundle) -> Ladder:
+    ladder = bundle.ladder("fp32")
+    assert ladder is not None
+    return ladder
+
+
+def recording_of(bundle: Bundle) -> Recording:
+    recording = bundle.certifying("fp32")
+    assert recording is not None
+    return recording
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("task", LABELS)
+def test_every_rung_tried_on_it_has_the_figures_of_its_certificate(
+    make_bundle: MakeBundle, make_data: MakeData, task: Task, learned: bool
+) -> None:
+    folder = make_bundle(task, learned=learned)
+    run(folder, make_data(task))
+    tried = OnCertifying(load_bundle(folder))
+    for rung in tried.ladder.rungs:
+        found = tried.totals(rung.rule)
+        assert found.texts == tried.ladder.num_certifying
+        assert found.layers / found.texts == pytest.approx(tried.ladder.mean_layers(rung), 1e-12)
+        assert found.differ / found.texts == rung.disagreement
+        assert found.ms == found.layers
+    assert len({rung.disagreement for rung in tried.ladder.rungs}) > 1
+
+
+@pytest.mark.parametrize(
+    ("task", "label"), [("single_label", "positive"), ("multi_label", "glad"), ("token", "PER")]
+)
+def test_every_rung_of_a_flag_misses_what_its_certificate_says(
+    make_bundle: MakeBundle, make_data: MakeData, task: Task, label: str
+) -> None:
+    folder, flag = make_bundle(task), {label: 0.6}
+    run(folder, make_data(task), flag=flag)
+    tried = OnCertifying(load_bundle(folder))
+    (decided,) = tried.ladder.decisions
+    assert len(decided.rungs) > 1
+    for rung in decided.rungs:
+        found = tried.totals(rung.rule, flag)
+        assert found.due == decided.num_flagged
+        assert found.layers / found.texts == pytest.approx(tried.ladder.mean_layers(rung), 1e-12)
+        assert found.differ / found.texts == pytest.approx(rung.disagreement, 1e-12)
+        lost = {"missed": (found.missed, found.due)}
+        lost["false_alarms"] = found.false_alarms, found.texts - found.due
+        for certificate in rung.certificates:
+            count, of = lost[certificate.loss]
+            assert (count / of, of) == (certificate.observed, certificate.n)
+
+
+def test_one_that_would_be_large_is_not_kept(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=60)
+    run(folder, data)
+    assert load_bundle(folder).certifying("fp32") is not None
+    monkeypatch.setattr(stored, "MOST_CERTIFYING_BYTES", 1000)
+    run(folder, data)
+    bundle = load_bundle(folder)
+    assert bundle.certifying("fp32") is None
+    assert not any(name.startswith(CERTIFYING) for name in bundle.manifest.files)

@@ -1,0 +1,180 @@
+"""Another classifier as the reference: what every rule, full depth too, differs from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.data.label_ids import label_order
+from models.errors import UnusableData
+from models.quality.certify import REFERENCE_EPSILONS
+from models.quality.recorded import recorded
+from models.quality.source import BundleSource
+from serve.bundle.loader import load_bundle
+from serve.policy.ladder import OF_REFERENCE, Ladder, Rung
+from serve.rules.signals import decisions, probabilities
+from serve.rules.traits import Task
+from serve.runtime.placement import place
+from serve.tokenization.tokenizer import Text
+from tests.models.quality.conftest import MakeBundle, MakeData
+from tests.models.quality.test_calibrate import command, run
+from tests.serve.support.task_bundles import LABELS
+
+
+def answers(folder: Path, data: Path, every: int, scored: bool = False) -> Path:
+    """Write what the bundle says of the data at full depth; every so many labels are another."""
+    bundle = load_bundle(folder)
+    texts = list(dict.fromkeys(json.loads(line)["text"] for line in data.read_text().splitlines()))
+    logits = recorded(BundleSource(bundle, place(bundle, "cpu", "fp32")), [Text(t) for t in texts])
+    found, labels = logits.logits[-1], bundle.manifest.labels
+    found[::every] = np.roll(found[::every], 1, axis=1)
+    names = [labels[i] for i in decisions("single_label", found)]
+    rows = [
+        {"text": text, "label": name}
+        | ({"scores": dict(zip(labels[::-1], p[::-1].tolist(), strict=True))} if scored else {})
+        for text, name, p in zip(texts, names, probabilities("single_label", found), strict=True)
+    ]
+    path = data.with_name("answers.jsonl")
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows[::-1]))
+    return path
+
+
+def without(rung: Rung) -> Rung:
+    """Return what a rung says of full depth."""
+    kept = tuple(c for c in rung.certificates if c.loss not in OF_REFERENCE)
+    return rung.model_copy(update={"reference_disagreement": None, "certificates": kept})
+
+
+def losses(rung: Rung) -> list[str]:
+    return [c.loss for c in rung.certificates]
+
+
+@pytest.mark.parametrize("task", LABELS)
+def test_a_bundle_as_its_own_reference_differs_as_from_full_depth(
+    make_bundle: MakeBundle, make_data: MakeData, task: Task
+) -> None:
+    folder, data = make_bundle(task), make_data(task)
+    (plain,), _ = run(folder, data)
+    (ladder,), _ = run(folder, data, reference=folder)
+    assert tuple(map(without, ladder.rungs)) == plain.rungs
+    assert [r.reference_disagreement for r in ladder.rungs] == [r.disagreement for r in plain.rungs]
+    never = ladder.rungs[0].certificate("reference")
+    assert never
+    assert never.observed == 0
+    assert ladder.reference
+    assert ladder.reference.name == f"{folder.name}"
+    for rung in ladder.rungs:
+        scores, mapped = rung.certificate("reference_score"), rung.certificate("score")
+        assert (scores is None) or task != "regression"
+        assert not scores or not mapped or scores.observed == mapped.observed
+    assert load_bundle(folder).ladder("fp32") == ladder
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_full_depth_is_certified_from_a_file_of_answers_that_differs(
+    make_bundle: MakeBundle, make_data: MakeData, scored: bool
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=600)
+    (ladder,), _ = run(folder, data, reference=answers(folder, data, 20, scored))
+    never, fastest = ladder.rungs[0], ladder.rungs[-1]
+    assert never.reference_disagreement == pytest.approx(0.05, abs=0.02)
+    assert losses(never) == ["reference", "reference_score"][: 1 + scored]
+    found = never.certificate("reference")
+    assert found
+    assert found.epsilon > found.observed == never.reference_disagreement
+    assert found.n == ladder.num_certifying
+    assert fastest.reference_disagreement != fastest.disagreement
+
+
+def test_what_full_depth_is_not_certified_for_no_rule_is(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()
+    (ladder,), _ = run(folder, data, reference=answers(folder, data, 2))
+    assert ladder.rungs[0].reference_disagreement == pytest.approx(0.5, abs=0.1)
+    assert not any(rung.certificate("reference") for rung in ladder.rungs)
+
+
+def test_the_screen_says_up_to_which_bound_full_depth_differs_too_often(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=600)
+    reference = answers(folder, data, 20)
+    result = command(folder, data, "--reference", reference)
+    assert result.exit_code == 0, result.output
+    table = result.stdout.split("other answer than answers.jsonl's")[1].splitlines()
+    refused, *others = [line.split() for line in table if "%" in line]
+    ladder = load_bundle(folder).ladder("fp32")
+    never = ladder.rungs[0].certificate("reference") if ladder else None
+    assert never
+    assert refused[2:6] == ["none:", "full", "depth", "differs"]
+    place = REFERENCE_EPSILONS.index(never.epsilon)
+    assert float(refused[0]) == pytest.approx(100 * REFERENCE_EPSILONS[place - 1])
+    assert float(others[0][0]) == pytest.approx(100 * never.epsilon)
+    assert refused[-2] == f"{100 * never.observed:.2f}"
+
+
+def test_the_same_texts_again_keep_what_is_known_of_the_reference(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()
+    (before,), _ = run(folder, data, reference=folder)
+    run(folder, data)
+    assert load_bundle(folder).ladder("fp32") == before
+    run(folder, make_data(name="others"))
+    other = load_bundle(folder).ladder("fp32")
+    assert isinstance(other, Ladder)
+    assert other.reference is None
+    assert not any(set(losses(rung)) & set(OF_REFERENCE) for rung in other.rungs)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {"text": "no such text", "label": "neutral"},
+            "answers to .* texts are missing, the first",
+        ),
+        ({"text": "the", "label": "angry"}, "unknown label 'angry'"),
+        ({"label": "neutral"}, "each answer stands beside its text"),
+        ({"text": "the", "label": "neutral", "scores": "0.9"}, "expected a JSON object"),
+        ({"text": "the", "label": "neutral", "scores": {"glad": 1}}, "the model's labels are"),
+        (
+            {
+                "text": "the",
+                "label": "neutral",
+                "scores": dict(negative=0.9, neutral=0.1, positive=0),
+            },
+            "the label is not what the scores say",
+        ),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_before_anything_runs(
+    make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path, row: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(UnusableData, match=said):
+        run(make_bundle(), make_data(num_texts=60), reference=path)
+
+
+def test_a_reference_of_another_task_or_with_other_labels_is_refused(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    with pytest.raises(UnusableData, match="its task is multi_label, not single_label"):
+        run(make_bundle(), make_data(num_texts=60), reference=make_bundle("multi_label"))
+
+
+def test_labels_are_matched_by_name_and_names_that_say_nothing_by_place() -> None:
+    assert label_order(["b", "A", "c"], ["a", "B", "c"]) == [1, 0, 2]
+    assert label_order(["LABEL_0", "LABEL_1"], ["no", "yes"]) == [0, 1]
+    assert label_order(["yes", "no"], ["0", "1"]) == [0, 1]
+    assert label_order(["a", "A"], ["A", "a"]) == [1, 0]
+    assert label_order(["2", "0", "1"], ["0", "1", "2"]) == [1, 2, 0]
+    assert label_order(["LABEL_2", "LABEL_0", "LABEL_1"], ["a", "b", "c"]) == [1, 2, 0]
+    assert label_order(["LABEL_2", "LABEL_1"], ["a", "b"]) == [1, 0]
+    assert label_order(["a", "b", "c"], ["LABEL_2", "LABEL_0", "LABEL_1"]) == [2, 0, 1]
+    assert label_order(["a", "b"], ["a", "c"]) is None
+    assert label_order(["a"], ["a", "b"]) is None
