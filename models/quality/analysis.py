@@ -15,13 +15,10 @@ from models.quality.points import (
     PROFILES,
     STATIC,
     Gain,
-    Interval,
     Point,
-    Resampled,
     gain,
     pareto_front,
     points_of,
-    resampled,
 )
 from models.quality.recorded import Recorded, inputs, recorded
 from models.quality.reference import ReferenceAnswers
@@ -91,32 +88,13 @@ class Analysis:
 
     def front(self, unit: str = LAYERS) -> list[Point]:
         """Return the best points of all rules, cheap first."""
-        return pareto_front(self._all, unit)
-
-    def interval(self, point: Point) -> Interval:
-        """Return the bootstrap interval of a point's main metric."""
-        return self._resampled.interval(self._places[id(point)])
+        every = [point for points in self.points.values() for point in points]
+        return pareto_front(every, unit)
 
     @cached_property
     def gains(self) -> dict[str, Gain]:
         """What each family gains over stopping every text at the same layer."""
-        static = self._only(self.points[STATIC])
-        return {name: gain(self._only(own), static) for name, own in self.families.items()}
-
-    @cached_property
-    def _all(self) -> list[Point]:
-        return [point for points in self.points.values() for point in points]
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        return {id(point): place for place, point in enumerate(self._all)}
-
-    @cached_property
-    def _resampled(self) -> Resampled:
-        return resampled(self.metric, self._all)
-
-    def _only(self, points: list[Point]) -> Resampled:
-        return self._resampled.only([self._places[id(point)] for point in points])
+        return {name: gain(own, self.points[STATIC]) for name, own in self.families.items()}
 
 
 def analyse(

@@ -32,24 +32,7 @@ from serve.runtime.placement import Placement, place
 
 @dataclass(frozen=True)
 class CalibrationJob:
-    """One call of the command.
-
-    Attributes:
-        bundle: the bundle's folder.
-        data: files of texts.
-        tuning: a file whose texts tune, so that all texts of `data` certify; None for a split.
-        labelled: whether the files have labels to be used.
-        delta: probability that a bound does not hold.
-        tuning_share: of the texts that tune, without `tuning`.
-        tolerance: of a regression: values further apart disagree. None for the default.
-        precisions: to certify; None for all that can run here.
-        exits: layers that are to be active; None for all.
-        device: auto, cpu or cuda.
-        model: a model folder that gets the ladders too.
-        columns: of the files, those that the user names.
-        flag: thresholds by label, whose decisions are certified too; None for none.
-        reference: a classifier's folder, or a file of its answers, which answers are compared with.
-    """
+    """The options of one call of the command, see `models.quality.cli`; None for the default."""
 
     bundle: Path
     data: tuple[Path, ...]
@@ -168,11 +151,9 @@ def certify_variant(
     certified = certify(Tried.of(path, certifying, losses), job.delta)
     decisions = []
     if job.flag:
-        texts = (
-            replace(each, traits=replace(each.traits, score_temperatures=scores))
-            for each in (tuning, certifying)
-        )
-        decisions.append(certify_flag(*texts, job.flag, job.delta))
+        traits = replace(tuning.traits, score_temperatures=scores)
+        tunes, certifies = replace(tuning, traits=traits), replace(certifying, traits=traits)
+        decisions.append(certify_flag(tunes, certifies, job.flag, job.delta))
     manifest, precision = source.bundle.manifest, source.placement.precision
     ladder = Ladder(
         precision=precision,

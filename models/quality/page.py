@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from functools import partial
 from html import escape
 from typing import Any, NamedTuple, TypeAlias
 
@@ -63,6 +64,25 @@ Block: TypeAlias = str | Picture
 Page: TypeAlias = Sequence[Block]
 
 
+class Part(NamedTuple):
+    """One part of a report, for one model on one data file.
+
+    Attributes:
+        title: its heading.
+        blocks: what is shown.
+        figures: the same for programs.
+    """
+
+    title: str
+    blocks: Sequence[Block]
+    figures: Any
+
+
+def missing(title: str, why: str) -> Part:
+    """Return a part that says why it is not there."""
+    return Part(title, [f"Left out: {why}."], {"left_out": why})
+
+
 def pictures_of(page: Page) -> list[Picture]:
     """Return a page's pictures, in order."""
     return [block for block in page if isinstance(block, Picture)]
@@ -80,15 +100,18 @@ def html_page(page: Page) -> str:
 
     pictures = pictures_of(page)
     reader = MarkdownIt("zero").enable(_RULES)
-    files = {picture.file for picture in pictures}
     # Nothing else is fetched, whatever the page's words are.
-    reader.validateLink = files.__contains__  # type: ignore[method-assign]
+    reader.validateLink = partial(_is_picture, pictures)  # type: ignore[method-assign]
     body = reader.render(markdown_page(page))
     for picture in pictures:
         inside = f"data:image/svg+xml;base64,{b64encode(picture.svg).decode()}"
         body = body.replace(f'src="{picture.file}"', f'src="{inside}"')
     title = str(page[0]).removeprefix("# ").replace("`", "")
     return _HEAD.format(title=escape(title)) + body + "</body>\n</html>\n"
+
+
+def _is_picture(pictures: Sequence[Picture], url: str) -> bool:
+    return any(url == picture.file for picture in pictures)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,6 +1,7 @@
 """What rules make of a data file: where texts leave, at what cost, and how good the answers are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ STATIC, PROFILES, LADDER = "static", "profiles", "ladder"
 SAMPLES, LEVEL = 1000, 0.95
 # Samples that are drawn at once, so that large files take little memory.
 _CHUNK = 50
+_NOT_SAMPLED = np.zeros(0)
 # Depths at which a family of rules is compared with the static curve.
 _GRID = 101
 
@@ -42,6 +44,8 @@ class Point(NamedTuple):
         disagreement: share of rows with another answer than full depth's; None for a regression.
         name: of a profile.
         certificates: of a rung, and of a profile that has become one.
+        depths: (1 + samples,) mean layers of all rows, then of each of the bootstrap's samples.
+        values: (1 + samples,) the main metric of the same; see `resampled`.
     """
 
     family: str
@@ -55,6 +59,13 @@ class Point(NamedTuple):
     disagreement: float | None
     name: str
     certificates: tuple[Certificate, ...]
+    depths: NDArray[np.float64] = _NOT_SAMPLED
+    values: NDArray[np.float64] = _NOT_SAMPLED
+
+    @property
+    def interval(self) -> "Interval":
+        """The bootstrap interval of the main metric."""
+        return Interval.of(self.values[1:])
 
 
 class Trial:
@@ -80,7 +91,7 @@ class Trial:
         left_at = np.bincount(taken.exits, minlength=len(recorded.logits))
         found = self._statistics(taken)
         main = main_metric(recorded.traits)
-        value = float(of_sums(main, found.sum(axis=0)))
+        value = float(of_sums(found.sum(axis=0)))
         metrics = {main: value}
         if recorded.traits.task != "token":
             metrics = benchmark_scores(recorded.traits, self._gold, taken.deciding)
@@ -106,7 +117,7 @@ class Trial:
 
 
 def points_of(model: Model, recorded: Recorded, costs: Costs) -> dict[str, list[Point]]:
-    """Return all points, by family; `static`, one for each exit, is always there."""
+    """Return all points, by family, with their samples; `static`, one for each exit, is there."""
     trial, layers = Trial(recorded, costs), recorded.traits.exits
     static: list[ExitRule] = [*(LayerRule(layer=layer) for layer in layers[:-1]), NeverRule()]
     families = {STATIC: static, **rule_families(recorded)}
@@ -115,7 +126,8 @@ def points_of(model: Model, recorded: Recorded, costs: Costs) -> dict[str, list[
     points[PROFILES] = [trial.point(PROFILES, *profile) for profile in profiles]
     rungs = model.ladder.rungs if model.ladder else ()
     points[LADDER] = [trial.point(LADDER, rung.rule, "", rung.certificates) for rung in rungs]
-    return {name: found for name, found in points.items() if found}
+    sampled = iter(resampled([point for found in points.values() for point in found]))
+    return {name: list(islice(sampled, len(found))) for name, found in points.items() if found}
 
 
 def served_profiles(
@@ -166,32 +178,13 @@ class Interval(NamedTuple):
         return cls(low, high)
 
 
-class Resampled(NamedTuple):
-    """Points on all rows, and on rows drawn with replacement, the same ones for all points.
+def resampled(points: Sequence[Point], samples: int = SAMPLES, seed: int = 0) -> list[Point]:
+    """Return points of the same rows with what the bootstrap's samples say of them.
 
-    Attributes:
-        depths: (1 + samples, points) mean layers; those of all rows come first.
-        values: (1 + samples, points) the main metric.
-    """
-
-    depths: NDArray[np.float64]
-    values: NDArray[np.float64]
-
-    def interval(self, place: int) -> Interval:
-        """Return the interval of one point's metric."""
-        return Interval.of(self.values[1:, place])
-
-    def only(self, places: list[int]) -> "Resampled":
-        """Return some of the points."""
-        return Resampled(self.depths[:, places], self.values[:, places])
-
-
-def resampled(metric: str, points: list[Point], samples: int = SAMPLES, seed: int = 0) -> Resampled:
-    """Return the points' depths and metrics over the bootstrap's samples.
+    Each sample draws the same rows for all points.
 
     Args:
-        metric: whose sums the points hold.
-        points: of the same rows, which are drawn.
+        points: all of the same main metric.
         samples: how many are drawn.
         seed: of the draws.
     """
@@ -205,7 +198,9 @@ def resampled(metric: str, points: list[Point], samples: int = SAMPLES, seed: in
         often = np.bincount(drawn.ravel(), minlength=size * num_rows)
         sums.append(often.reshape(size, num_rows).astype(np.float64) @ flat)
     by_sample = np.concatenate(sums).reshape(1 + samples, *joint.shape[1:])
-    return Resampled(by_sample[..., -1] / num_rows, of_sums(metric, by_sample[..., :-1]))
+    depths, values = by_sample[..., -1] / num_rows, of_sums(by_sample[..., :-1])
+    each = zip(points, depths.T, values.T, strict=True)
+    return [point._replace(depths=d, values=v) for point, d, v in each]
 
 
 class Gain(NamedTuple):
@@ -230,7 +225,7 @@ class Gain(NamedTuple):
         return not self.interval.low <= 0 <= self.interval.high
 
 
-def gain(family: Resampled, static: Resampled) -> Gain:
+def gain(family: Sequence[Point], static: Sequence[Point]) -> Gain:
     """Return what a family of rules gains.
 
     The static curve runs straight from exit to exit: stopping some texts at one exit and the others
@@ -240,9 +235,14 @@ def gain(family: Resampled, static: Resampled) -> Gain:
         family: its points.
         static: one point for each exit.
     """
-    low, high = float(family.depths[0].min()), float(family.depths[0].max())
-    depths = np.linspace(low, high, _GRID)
-    each = zip(family.depths, family.values, static.depths, static.values, strict=True)
+    # (1 + samples, points)
+    curves = [
+        np.stack([getattr(point, name) for point in points], axis=1)
+        for points in (family, static)
+        for name in ("depths", "values")
+    ]
+    low, high = float(curves[0][0].min()), float(curves[0][0].max())
+    depths, each = np.linspace(low, high, _GRID), zip(*curves, strict=True)
     # (1 + samples, grid)
     gaps = np.stack([along(depths, x, y) - np.interp(depths, *line) for x, y, *line in each])
     means = np.trapezoid(gaps, dx=1 / (_GRID - 1), axis=-1)

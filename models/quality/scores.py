@@ -88,9 +88,9 @@ def statistics(traits: Traits, gold: Array, logits: NDArray[np.float32]) -> Stat
     return _SUMS[main_metric(traits)](traits, gold, decided(traits, logits))
 
 
-def of_sums(metric: str, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a metric of (..., sums); 0 where it is undefined."""
-    if metric == "pearson":
+def of_sums(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the metric of (..., sums); 0 where it is undefined."""
+    if sums.shape[-1] > 2:
         return _pearson(sums)
     above, below = sums[..., 0], sums[..., 1]
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
@@ -114,7 +114,7 @@ def _value(name: str, traits: Traits, gold: Array, found: Array) -> float:
         return spearman(found, gold)
     if name == "macro_f1":
         return float(f1_score(gold, found, average="macro", zero_division=0))
-    return float(of_sums(name, _SUMS[name](traits, gold, found).sum(axis=0)))
+    return float(of_sums(_SUMS[name](traits, gold, found).sum(axis=0)))
 
 
 def _accuracy(traits: Traits, gold: Array, found: Array) -> Statistics:

@@ -8,7 +8,6 @@ from models.experiments.sections.sampled import Sampled
 from models.quality.costs import LAYERS, Costs, layer_costs
 from models.quality.points import STATIC, Point, Trial, along, resampled
 from models.quality.recorded import Recorded
-from models.quality.scores import main_metric
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 # Halvings of a threshold: more digits than float32 has.
@@ -41,13 +40,11 @@ class Tried:
         known = {LAYERS: layer_costs(exits, recorded.num_rows), **(costs or {})}
         trial = Trial(recorded, known)
         static = [*(LayerRule(layer=layer) for layer in exits[:-1]), NeverRule()]
+        every = {STATIC: static, **families}
+        sampled = resampled([trial.point(n, rule) for n, rules in every.items() for rule in rules])
         self.points: dict[str, list[Point]] = {
-            name: [trial.point(name, rule) for rule in rules]
-            for name, rules in {STATIC: static, **families}.items()
+            name: [point for point in sampled if point.family == name] for name in every
         }
-        together = [point for points in self.points.values() for point in points]
-        self._places = {id(point): place for place, point in enumerate(together)}
-        self._resampled = resampled(main_metric(recorded.traits), together)
 
     @property
     def full(self) -> Sampled:
@@ -56,17 +53,18 @@ class Tried:
 
     def of(self, point: Point) -> Sampled:
         """Return a point's metric."""
-        return Sampled(self._resampled.values[:, self._places[id(point)]])
+        return Sampled(point.values)
 
     def at(self, family: str, layers: float) -> Sampled | None:
         """Return a family's metric at a mean depth; None if the family does not reach it.
 
         Between two of its rules, some texts follow the one and the others the other, at random.
         """
-        own = self._resampled.only([self._places[id(point)] for point in self.points[family]])
-        if not own.depths[0].min() <= layers <= own.depths[0].max():
+        own = self.points[family]
+        depths = np.stack([point.depths for point in own], axis=1)
+        if not depths[0].min() <= layers <= depths[0].max():
             return None
-        each = zip(own.depths, own.values, strict=True)
+        each = zip(depths, np.stack([point.values for point in own], axis=1), strict=True)
         found = [along(np.array([layers]), depths, values)[0] for depths, values in each]
         return Sampled(np.array(found))
 

@@ -1,4 +1,4 @@
-"""Whether an exit is right as often as it says, and how far its scores lie from full depth's."""
+"""Whether an exit is right as often as it says: the calibration curve and its error."""
 
 from typing import Any, NamedTuple, TypeAlias
 
@@ -9,13 +9,9 @@ from numpy.typing import NDArray
 from models.data.alignment import IGNORED
 from models.quality.analysis import Analysis
 from models.quality.card import hundredths
-from models.quality.page import Block, Picture, table
-from models.quality.points import PROFILES
-from models.quality.recorded import Recorded, shown_scores
-from models.quality.report.part import Part, missing
+from models.quality.page import Block, Part, Picture, missing, table
+from models.quality.recorded import Recorded
 from models.quality.style import STATIC_COLOUR, as_svg, by_depth, new_figure, spread
-from serve.classifier.score_map import ScoreMap
-from serve.policy.ladder import SCORE_TOLERANCE
 from serve.rules.signals import confidence, sigmoid
 
 _DECISIONS = {
@@ -27,20 +23,8 @@ _OF_THE_RULES = (
     "The temperatures are those of the certified rules. With them an exit's confidence is how "
     "likely it is to agree with full depth, not how likely it is to be right."
 )
-_NO_PROBABILITIES = "a regression gives no probabilities"
 NUM_BINS = 10
 _MOST_EXITS = 6
-BOUNDS = (0.5, 0.8, 0.9, 0.95)
-_SCALES = {
-    "full_depth": "The calibration maps each exit's scores to full depth's, by a temperature that "
-    "was fitted on the texts which chose the rules.",
-    "raw": "No calibration maps the scores: they are the exits' own.",
-}
-_PARTS = {
-    "single_label": "A text's score is that of its label.",
-    "multi_label": "There is a score for every label of a text.",
-    "token": "There is a score for every token that counts, that of its tag.",
-}
 
 # (decisions,) the probability of what is decided, and whether it is right. A decision is a text's
 # label, each of several labels, or each word's tag.
@@ -83,7 +67,7 @@ def calibration_part(analysis: Analysis, slug: str) -> Part:
     title, recorded = "Calibration", analysis.recorded
     task = recorded.traits.task
     if task == "regression":
-        return missing(title, _NO_PROBABILITIES)
+        return missing(title, "a regression gives no probabilities")
     found = reliability(recorded)
     picture = Picture(
         f"{slug}-calibration.svg",
@@ -174,53 +158,3 @@ def _drawn(found: list[Reliability]) -> Figure:
     axes.set_ylabel("right, %")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8.5)
     return figure
-
-
-class Scores(NamedTuple):
-    """Scores that texts leave with, beside full depth's of the same answers.
-
-    Attributes:
-        difference: mean distance of the two.
-        far: share of the scores that are further than `SCORE_TOLERANCE` from full depth's.
-        above: by bound, the share of the scores that reach it, and of full depth's.
-    """
-
-    difference: float
-    far: float
-    above: dict[str, tuple[float, float]]
-
-    @classmethod
-    def of(cls, pair: NDArray[np.float32]) -> "Scores":
-        """Compare scores with full depth's, (2, ...); NaN is left out."""
-        own, full = pair[:, np.isfinite(pair).all(axis=0)].astype(np.float64)
-        gaps = np.abs(own - full)
-        above = {f"{b:g}": (float((own >= b).mean()), float((full >= b).mean())) for b in BOUNDS}
-        return cls(float(gaps.mean()), float((gaps > SCORE_TOLERANCE).mean()), above)
-
-
-def scores_part(analysis: Analysis) -> Part:
-    """Return the scores by the profiles, and at every exit if all texts left there."""
-    title, recorded, ladder = "Scores", analysis.recorded, analysis.model.ladder
-    if recorded.traits.task == "regression":
-        return missing(title, _NO_PROBABILITIES)
-    if len(analysis.exits) < 2:
-        return missing(title, "the model has a single exit")
-    scores = ScoreMap(ladder.score_temperatures if ladder else None)
-    pair, rows = shown_scores(recorded, scores), np.arange(recorded.num_rows)
-    found = {}
-    for point in analysis.points.get(PROFILES, []):
-        heads = recorded.taken(point.rule).heads
-        found[f"{point.name}: {point.rule.text()}"] = Scores.of(pair[:, heads, rows])
-    for index, layer in enumerate(analysis.exits):
-        found[f"all at layer {layer}"] = Scores.of(pair[:, index])
-    head = ["texts leave", "mean difference", f"further than {SCORE_TOLERANCE:g}, %"]
-    head += [f"at least {bound:g}, % (full depth)" for bound in BOUNDS]
-    cells = []
-    for name, (difference, far, above) in found.items():
-        shares = [f"{100 * own:.1f} ({100 * full:.1f})" for own, full in above.values()]
-        cells.append([name, f"{difference:.3f}", hundredths(far), *shares])
-    words = f"{_SCALES[scores.score_scale]} {_PARTS[recorded.traits.task]}"
-    figures = {name: each._asdict() for name, each in found.items()}
-    return Part(
-        title, [words, table(head, cells)], {"score_scale": scores.score_scale, "scores": figures}
-    )

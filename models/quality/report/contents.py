@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 from models.quality.analysis import Analysis
 from models.quality.card import hundredths
 from models.quality.costs import MFLOPS, MS
-from models.quality.page import Block, Page, Picture, table
-from models.quality.report.calibration import calibration_part, scores_part
+from models.quality.page import Block, Page, Part, Picture, table
+from models.quality.report.calibration import calibration_part
 from models.quality.report.curves import draw_models
 from models.quality.report.examples import examples_part
 from models.quality.report.exits import exits_part, overthinking_part, shares_part
-from models.quality.report.part import Part
 from models.quality.report.reference import reference_part
 from models.quality.report.rules import rules_part
 from models.quality.report.wording import (
@@ -85,7 +84,6 @@ def _parts(analysis: Analysis, stem: str, examples: int) -> dict[str, Part]:
         "exit_shares": shares_part(analysis),
         "overthinking": overthinking_part(analysis),
         "calibration": calibration_part(analysis, stem),
-        "scores": scores_part(analysis),
         "examples": examples_part(analysis, examples),
     }
 
@@ -113,7 +111,7 @@ def _models(named: Sequence[tuple[str, Analysis]]) -> str:
                 _count(analysis.model.num_parameters),
                 str(analysis.exits[-1]),
                 f"{hundredths(full.value)} ({metric_title(analysis)})",
-                interval(analysis.interval(full)),
+                interval(full.interval),
                 *(full.costs.get(unit) for unit in (MFLOPS, MS)),
                 "-" if gained is None else gain_text(gained),
             ]

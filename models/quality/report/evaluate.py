@@ -35,19 +35,7 @@ REPORT = FolderKind("report", FIGURES, TrainingFailed)
 
 @dataclass(frozen=True)
 class EvaluationJob:
-    """One call of the command.
-
-    Attributes:
-        models: bundles, model folders and checkpoints.
-        data: labelled files.
-        precisions: of bundles.
-        out: None for a folder of the first model's name under `evaluation`.
-        texts: to be shown through all exits.
-        examples: texts of each kind to be shown of the data.
-        originals: models that bundles were exported from.
-        columns: of the files, those that the user names.
-        reference: a classifier's folder, or a file of its answers, which answers are compared with.
-    """
+    """The options of one call of the command, see `models.cli`."""
 
     models: tuple[Path, ...]
     data: tuple[Path, ...]

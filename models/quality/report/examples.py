@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from models.data.examples import Example
 from models.quality.analysis import Analysis
 from models.quality.answers import are_entity_tags, decided, entities_of, tags_of
-from models.quality.page import table
+from models.quality.page import Part, missing, table
 from models.quality.recorded import Recorded
-from models.quality.report.part import Part, missing
 from models.quality.style import spread
 from serve.rules import EntropyRule
 from serve.rules.traits import Traits

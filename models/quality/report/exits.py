@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from models.quality.analysis import Analysis
 from models.quality.card import hundredths, title, unit
 from models.quality.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, MS
-from models.quality.page import percent, table
+from models.quality.page import Part, missing, percent, table
 from models.quality.points import LADDER, PROFILES, STATIC
 from models.quality.report.calibration import reliability
-from models.quality.report.part import Part, missing
 from models.quality.report.wording import interval, no_family
 from models.quality.scores import benchmark_scores, exit_figures
 from models.quality.style import spread
@@ -47,7 +46,7 @@ def exits_part(analysis: Analysis) -> Part:
     head += [] if errors is None else ["same answer as full depth %", "ECE %"]
     rows, figures = [], []
     for index, point in enumerate(analysis.points[STATIC]):
-        exit_, sure = found[index], analysis.interval(point)
+        exit_, sure = found[index], point.interval
         row: list[Any] = [exit_.layer, *(hundredths(exit_.value(m)) for m in metrics)]
         row.append(interval(sure))
         if errors is not None:

@@ -3,10 +3,9 @@
 from models.quality.analysis import Analysis
 from models.quality.card import hundredths
 from models.quality.costs import LAYERS
-from models.quality.page import table
+from models.quality.page import Part, table
 from models.quality.points import LADDER, PROFILES
 from models.quality.reference import ReferenceAnswers
-from models.quality.report.part import Part
 from serve.classifier.score_map import ScoreMap
 
 TITLE = "From the reference"

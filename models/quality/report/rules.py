@@ -7,11 +7,10 @@ import numpy as np
 from models.quality.analysis import Analysis
 from models.quality.card import describe_loss, hundredths
 from models.quality.costs import LAYERS, MFLOPS, MS
-from models.quality.page import Block, Picture, table
+from models.quality.page import Block, Part, Picture, missing, table
 from models.quality.points import LADDER, PROFILES, STATIC, Point
 from models.quality.report.curves import draw_families
 from models.quality.report.exits import UNITS
-from models.quality.report.part import Part, missing
 from models.quality.report.wording import (
     depths,
     gain_sentence,
@@ -92,7 +91,7 @@ def _points(analysis: Analysis) -> str:
     rows = []
     for why, point in chosen:
         row: list[Any] = [why, point.rule.text(), hundredths(point.value)]
-        row += [interval(analysis.interval(point)), hundredths(gain_at(analysis, point), True)]
+        row += [interval(point.interval), hundredths(gain_at(analysis, point), True)]
         row += [hundredths(1 - (point.disagreement or 0))] if agreement else []
         row += [point.costs[unit] for unit in units]
         row += [bound(point, loss) for loss in losses]
@@ -163,7 +162,7 @@ def _figure(analysis: Analysis, point: Point, best: bool) -> dict[str, Any]:
         "name": point.name or None,
         "value": point.value,
         "metrics": point.metrics,
-        "interval": analysis.interval(point),
+        "interval": point.interval,
         "gain_at_equal_depth": gain_at(analysis, point),
         "disagreement": point.disagreement,
         "exit_shares": point.exit_shares,

@@ -368,11 +368,16 @@ def test_one_screen_names_texts_bounds_rules_and_what_is_lacking(
     assert "running texts: " in result.stderr
 
 
-def test_options_say_which_exits_and_precisions(
+def test_options_say_which_columns_exits_and_precisions(
     make_bundle: MakeBundle, make_data: MakeData
 ) -> None:
     folder, data = make_bundle(), make_data(num_texts=60)
-    result = command(folder, data, "--active-exits", "2,4", "--precision", "fp32")
+    records = [json.loads(line) for line in data.read_text().splitlines()]
+    renamed = [{"Q": each["text"], "A": "w1 w2", "C": each["label"]} for each in records]
+    data.write_text("".join(f"{json.dumps(record)}\n" for record in renamed))
+    assert isinstance(command(folder, data).exception, UnusableData)
+    columns = ["--text-columns", "Q,A", "--label-column", "C"]
+    result = command(folder, data, *columns, "--active-exits", "2,4", "--precision", "fp32")
     assert result.exit_code == 0, result.output
     assert [each.exits for each in load_bundle(folder).calibration.ladders] == [(2, 4)]
     for wrong in ("two", ""):
@@ -380,18 +385,6 @@ def test_options_say_which_exits_and_precisions(
         expected = f"--active-exits '{wrong}': must be layers such as 2,4,6"
         with pytest.raises(InvalidRequest, match=expected):
             raise result.exception or AssertionError
-
-
-def test_columns_may_be_named(make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path) -> None:
-    records = [json.loads(line) for line in make_data(num_texts=60).read_text().splitlines()]
-    data = tmp_path / "named.jsonl"
-    renamed = [{"Q": each["text"], "A": "w1 w2", "C": each["label"]} for each in records]
-    data.write_text("".join(f"{json.dumps(record)}\n" for record in renamed))
-    with pytest.raises(UnusableData, match="line 1: found Q, A, C; none is known to hold labels"):
-        raise command(make_bundle(), data).exception or AssertionError
-    columns = ["--text-columns", "Q,A", "--label-column", "C"]
-    result = command(make_bundle(), data, *columns)
-    assert result.exit_code == 0, result.output
 
 
 class OnCertifying:
@@ -424,44 +417,36 @@ def recording_of(bundle: Bundle) -> Recording:
     return recording
 
 
-@pytest.mark.parametrize("learned", [False, True])
-@pytest.mark.parametrize("task", LABELS)
-def test_every_rung_tried_on_it_has_the_figures_of_its_certificate(
-    make_bundle: MakeBundle, make_data: MakeData, task: Task, learned: bool
-) -> None:
-    folder = make_bundle(task, learned=learned)
-    run(folder, make_data(task))
-    tried = OnCertifying(load_bundle(folder))
-    for rung in tried.ladder.rungs:
-        found = tried.totals(rung.rule)
-        assert found.texts == tried.ladder.num_certifying
-        assert found.layers / found.texts == pytest.approx(tried.ladder.mean_layers(rung), 1e-12)
-        assert found.differ / found.texts == rung.disagreement
-        assert found.ms == found.layers
-    assert len({rung.disagreement for rung in tried.ladder.rungs}) > 1
-
-
 @pytest.mark.parametrize(
-    ("task", "label"), [("single_label", "positive"), ("multi_label", "glad"), ("token", "PER")]
+    ("task", "label", "learned"),
+    [
+        ("single_label", "positive", True),
+        ("multi_label", "glad", False),
+        ("token", "PER", False),
+        ("regression", None, True),
+    ],
 )
-def test_every_rung_of_a_flag_misses_what_its_certificate_says(
-    make_bundle: MakeBundle, make_data: MakeData, task: Task, label: str
+def test_rungs_tried_on_the_certifying_texts_have_the_figures_of_their_certificates(
+    make_bundle: MakeBundle, make_data: MakeData, task: Task, label: str | None, learned: bool
 ) -> None:
-    folder, flag = make_bundle(task), {label: 0.6}
+    folder, flag = make_bundle(task, learned=learned), {label: 0.6} if label else None
     run(folder, make_data(task), flag=flag)
     tried = OnCertifying(load_bundle(folder))
-    (decided,) = tried.ladder.decisions
-    assert len(decided.rungs) > 1
-    for rung in decided.rungs:
-        found = tried.totals(rung.rule, flag)
-        assert found.due == decided.num_flagged
+    decisions = tried.ladder.decisions[0] if flag else None
+    of_flag = [(rung, flag) for rung in (decisions.rungs if decisions else ())]
+    for rung, flagged in [*((rung, None) for rung in tried.ladder.rungs), *of_flag]:
+        found = tried.totals(rung.rule, flagged)
+        assert found.texts == tried.ladder.num_certifying
         assert found.layers / found.texts == pytest.approx(tried.ladder.mean_layers(rung), 1e-12)
         assert found.differ / found.texts == pytest.approx(rung.disagreement, 1e-12)
+        assert not flagged or not decisions or found.due == decisions.num_flagged
         lost = {"missed": (found.missed, found.due)}
         lost["false_alarms"] = found.false_alarms, found.texts - found.due
         for certificate in rung.certificates:
-            count, of = lost[certificate.loss]
-            assert (count / of, of) == (certificate.observed, certificate.n)
+            if certificate.loss in lost:
+                count, of = lost[certificate.loss]
+                assert (count / of, of) == (certificate.observed, certificate.n)
+    assert len({rung.disagreement for rung in tried.ladder.rungs}) > 1
 
 
 def test_one_that_would_be_large_is_not_kept(

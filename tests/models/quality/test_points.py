@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import matthews_corrcoef
 
 from models.quality.costs import LAYERS, MS, TimeCost
-from models.quality.points import STATIC, Resampled, gain, resampled, served_profiles
+from models.quality.points import STATIC, Point, gain, resampled, served_profiles
 from models.quality.recorded import Recorded
 from models.quality.rule_families import LEARNED, PATIENCE, headline_family, rule_families
 from serve.bundle.manifest import TrainedFor
@@ -124,10 +124,11 @@ def test_numbers_that_no_exit_changes_leave_at_the_second_exit() -> None:
     assert [mean_exit(seen, rule) for rule in families[PATIENCE]][-1] == 1
 
 
-def curve(depths: list[float], values: list[float], samples: int = 3) -> Resampled:
+def curve(depths: list[float], values: list[float]) -> list[Point]:
     """Return a curve that is the same in every sample."""
-    shape = (1 + samples, len(depths))
-    return Resampled(np.broadcast_to(depths, shape), np.broadcast_to(values, shape))
+    point = analysed(margins([[1.0]], [1])).full
+    each = zip(depths, values, strict=True)
+    return [point._replace(depths=np.full(4, d), values=np.full(4, v)) for d, v in each]
 
 
 STOPPING = curve([2.0, 4.0, 6.0], [0.6, 0.8, 0.9])
@@ -157,12 +158,13 @@ def test_the_same_curve_gains_nothing_and_is_said_not_to() -> None:
 def test_samples_draw_the_same_rows_for_every_point() -> None:
     seen = analysed(noisy("single_label"))
     static = seen.points[STATIC]
-    found = resampled(seen.metric, [*static, *static], samples=40)
-    assert np.array_equal(found.values[:, :3], found.values[:, 3:])
-    assert found.values[0].tolist() == pytest.approx([p.value for p in static] * 2)
-    assert found.values[1:].std(axis=0).min() > 0
-    # Every text stops at the same layer, whatever is drawn.
-    assert np.array_equal(found.depths, np.broadcast_to([1, 2, 4] * 2, (41, 6)))
+    found = resampled([*static, *static], samples=40)
+    for place, (one, other) in enumerate(zip(found[:3], found[3:], strict=True)):
+        assert np.array_equal(one.values, other.values)
+        assert one.values[0] == pytest.approx(static[place].value)
+        assert one.values[1:].std() > 0
+        # Every text stops at the same layer, whatever is drawn.
+        assert set(one.depths) == {(1, 2, 4)[place]}
 
 
 def test_a_rule_that_lets_easy_texts_leave_is_seen_to_gain() -> None:

@@ -58,13 +58,6 @@ def test_a_tagger_is_recorded_per_token_and_special_tokens_do_not_count(tmp_path
         recorded(BundleSource(bundle, CPU), [Text("w1", "w2")])
 
 
-def test_errors_that_heads_predict_are_recorded(tmp_path: Path) -> None:
-    bundle = load_bundle(write_task_bundle(tmp_path, Kind("single_label", learned=True)))
-    found = recorded(BundleSource(bundle, CPU), TEXTS)
-    assert found.uncertainty is not None
-    assert len(np.unique(found.uncertainty)) > 100
-
-
 @pytest.mark.parametrize("task", LABELS)
 def test_only_active_exits_are_recorded(task: Task, tmp_path: Path) -> None:
     bundle = load_bundle(write_task_bundle(tmp_path, Kind(task)))
