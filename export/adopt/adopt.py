@@ -18,18 +18,21 @@ from models.checkpoints import LoadedCheckpoint, load
 from models.data.columns import KNOWN, Columns
 from models.data.unlabelled import read_unlabelled
 from models.errors import TrainingFailed
+from models.model_folder import as_file
 from models.progress import progress
 from models.quality.calibrate import CalibrationJob, calibrate
 from models.quality.recorded import recorded
 from models.quality.source import TorchSource
+from models.quality.stored import replace_files
 from models.staging import check_replaceable
 from models.training.checkpoint import CHECKPOINT
 from models.training.device import available, has_bf16
 from models.training.job import FROZEN, ModelChoice, TrainConfig, TrainJob, default_lr
 from models.training.objective import Objective
 from models.training.train import train
-from serve.bundle.loader import CALIBRATION, MANIFEST, sha256_of
+from serve.bundle.loader import CALIBRATION, MANIFEST, load_bundle, sha256_of
 from serve.bundle.manifest import Precision
+from serve.policy.target import Target, TargetChoice
 
 EPOCHS = 2
 # Longer texts are cut while the exits are trained; the bundle takes all that the classifier takes.
@@ -100,11 +103,33 @@ def steps(job: Adoption, console: Console) -> list[Step]:
     return found
 
 
+def print_plan(job: Adoption, planned: list[Step], console: Console) -> None:
+    """Say how long the steps take that no earlier call has finished."""
+    _, done = _read(job)
+    left = [step for step in planned if step.name not in done]
+    if left:
+        total = duration(sum(step.seconds for step in left))
+        console.print(f"about {total} on this machine:", highlight=False)
+    for step in left:
+        console.print(f"  {duration(step.seconds):>6}  {step.title}", highlight=False, markup=False)
+
+
+def make_default(job: Adoption, max_disagreement: float) -> None:
+    """Let requests without a wish of their own get this target, or the profile that says so."""
+    manifest = load_bundle(job.out).manifest
+    asked = {"max_disagreement": max_disagreement, "from": "reference"}
+    target = TargetChoice(target=Target.model_validate(asked))
+    named = (name for name, each in manifest.policy.profiles.items() if each == target)
+    policy = manifest.policy.model_copy(update={"default": next(named, target)})
+    changed = manifest.model_copy(update={"policy": policy})
+    replace_files(job.out, {MANIFEST: as_file(changed).encode()})
+
+
 def run(job: Adoption, planned: list[Step], console: Console) -> None:
     """Run the steps that no earlier call has finished.
 
     Raises:
-        KeyboardInterrupt: the user stopped it; another call goes on.
+        KeyboardInterrupt: the user stopped it; another call continues.
         OfframpError: a step failed.
     """
     _, done = _read(job)
@@ -163,7 +188,7 @@ def _steps(job: Adoption, loaded: LoadedCheckpoint, parts: Parts) -> list[Step]:
     divided = Step(
         "divide",
         f"divide the texts: {num_teaching:,} teach, {num_measuring:,} measure, "
-        f"{num_calibrating:,} certify",
+        f"{num_calibrating:,} choose and certify rules",
         text_s * num_measuring + 1,
         divide,
     )
@@ -200,9 +225,11 @@ def _train(job: Adoption, loaded: LoadedCheckpoint, answers: Path, console: Cons
     config = TrainConfig(epochs=EPOCHS, lr=default_lr(FROZEN), bf16=has_bf16(device))
     texts, resume = job.work / "teaching.jsonl", (out / CHECKPOINT).is_file()
     training = TrainJob(choice, config, texts, answers, out, resume=resume, device=device)
+    name = job.classifier.resolve().name
+    console.print(f"accuracy is here the share of the same answers as {name}'s", highlight=False)
     if not train(training, console):
         raise KeyboardInterrupt
-    _say_agreement(out, job.classifier.resolve().name)
+    _say_agreement(out, name)
 
 
 def _model(job: Adoption) -> Path:

@@ -32,32 +32,31 @@ def adopt(
     max_disagreement: Annotated[
         str,
         typer.Option(
-            help="Most texts that may get another answer than the classifier's: 1% or 0.01."
+            help="Share of texts that may get another answer than the classifier's, 1% or 0.01; it "
+            "becomes the bundle's default."
         ),
     ] = "1%",
     text_columns: TextColumns = None,
 ) -> None:
     """Let a fine-tuned classifier's easy texts leave early, with a certified bound on the cost.
 
-    Gives it exits, exports it, certifies rules, and ends with what they save. After Ctrl-C the same
-    command goes on.
+    Gives it exits, exports it, certifies rules, and ends with what they save. After Ctrl-C, the
+    same command continues.
     """
-    from export.adopt.adopt import Adoption, duration, run, steps
+    from export.adopt.adopt import Adoption, make_default, print_plan, run, steps
     from models.quality.cli import recommend, share
     from serve.errors import TargetOutOfReach
 
-    share("--max-disagreement", max_disagreement)
+    wanted = share("--max-disagreement", max_disagreement)
     job = Adoption(classifier, tuple(texts), out, named_columns(text_columns, None))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with notes_to(console):
         planned = steps(job, console)
-        console.print("about as long as these take on this machine:")
-        for step in planned:
-            console.print(f"  {duration(step.seconds):>6}  {step.title}", markup=False)
+        print_plan(job, planned, console)
         try:
             run(job, planned, console)
         except KeyboardInterrupt:
-            console.print("stopped; the same command goes on")
+            console.print("stopped; to continue, run the same command again")
             raise
     try:
         recommend(out, max_disagreement=max_disagreement, reference=classifier)
@@ -66,7 +65,10 @@ def adopt(
             f"{error}. {out} is whole: the same command with a larger --max-disagreement shows at "
             "once what that allows, and more texts may certify less"
         ) from None
+    make_default(job, wanted or 0)
+    console.print("requests that ask for nothing else get this rule")
     console.print(f"to serve it: `offramp serve {out} --standalone`")
     console.print(
-        f"{job.work} holds the model with its exits and the texts' parts; nothing needs it"
+        f"{job.work} holds the model with exits and the parts of the texts. Serving does not need "
+        "it; this command does when it is repeated, and so does an export for another machine."
     )

@@ -17,7 +17,7 @@ from serve.rules.signals import decisions
 from serve.tokenization.tokenizer import Text
 
 # Of calibrating texts, a third chooses rules; 300 others allow a bound of 1 %.
-LEAST_CALIBRATING, MOST_CALIBRATING, CALIBRATING_SHARE = 450, 6000, 0.45
+LEAST_CALIBRATING, MOST_CALIBRATING, CALIBRATING_SHARE = 450, 15_000, 0.45
 LEAST_MEASURING, MOST_MEASURING, MEASURING_SHARE = 50, 500, 0.05
 # More texts than the most teach heads on frozen layers nothing that shows.
 LEAST_TEACHING, MOST_TEACHING = 200, 20_000

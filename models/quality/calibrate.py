@@ -116,7 +116,7 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[Calibrated]:
         certifying = [each.text for each in sample.texts[sample.num_tuning :]]
         with console.status(f"asking {reference.reference.name}"):
             sample = sample._replace(reference=reference.ask(certifying))
-    policy, notes = with_profiles(whole.manifest)
+    policy, notes = with_profiles(whole.manifest, from_reference=job.reference is not None)
     manifest = whole.manifest.model_copy(update={"policy": policy})
     for placement in placements:
         found = certify_variant(BundleSource(bundle, placement), sample, job, console)

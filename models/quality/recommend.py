@@ -146,9 +146,11 @@ def _sureness(
         return "certain: full depth needs no certificate"
     if certificate is None:
         return "not certified"
+    differs = certificate.loss in ("disagreement", "reference")
     return (
         f"the bound fails to hold with probability {certificate.delta:g} at most; "
-        f"{certificate.n} texts certify it, of which {100 * certificate.observed:.2f} % counted"
+        f"{certificate.n} texts certify it, of which {100 * certificate.observed:.2f} % "
+        + ("got another answer" if differs else "counted")
     )
 
 

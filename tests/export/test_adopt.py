@@ -20,6 +20,7 @@ from models.quality.recorded import recorded
 from models.quality.source import TorchSource
 from serve.bundle.loader import load_bundle
 from serve.errors import OfframpError, TargetOutOfReach
+from serve.policy.target import Target, TargetChoice
 from serve.rules.signals import decisions
 from serve.rules.traits import Task
 from serve.tokenization.tokenizer import Text
@@ -76,7 +77,7 @@ def test_a_stopped_run_goes_on_to_a_bundle_that_is_certified_from_the_classifier
         patched.setattr(steps, "plan", stop)  # of the third step
         stopped = call(classifier, data, out)
     assert stopped.exit_code != 0
-    assert "the same command goes on" in stopped.stderr
+    assert "run the same command again" in stopped.stderr
     assert not out.exists()
 
     other = texts(tmp_path / "other.txt", LEAST + 99)
@@ -84,18 +85,19 @@ def test_a_stopped_run_goes_on_to_a_bundle_that_is_certified_from_the_classifier
         call(classifier, other, out)
 
     finished = call(classifier, data, out, "--max-disagreement", "20%")
-    assert finished.exit_code == 0
-    assert finished.stderr.count("done before") == 2
+    assert (finished.exit_code, finished.stderr.count("done before")) == (0, 2)
     assert '"from":"reference"' in finished.stdout
     assert f"offramp serve {out}" in finished.stderr
     bundle = load_bundle(out)
     assert bundle.manifest.exit_layers == (1, 2, 3)
+    shown = Target.model_validate({"max_disagreement": 0.2, "from": "reference"})
+    assert bundle.manifest.policy.default == TargetChoice(target=shown)
     assert not bundle.calibration.variants, "agreement with the classifier is no accuracy"
     assert "mine's own answers" in (out / "MODEL.md").read_text()
     for precision in bundle.manifest.variants:
         ladder = bundle.ladder(precision)
-        assert ladder
-        assert ladder.reference
+        assert ladder is not None
+        assert ladder.reference is not None
         assert ladder.reference.name == "mine"
         assert ladder.num_tuning + ladder.num_certifying == steps_of(out)
 

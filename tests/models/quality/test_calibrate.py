@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from models.errors import TrainingFailed, UnusableData
-from models.profiles import PROFILES
+from models.profiles import FROM_REFERENCE, PROFILES
 from models.quality import calibrate as calibrating
 from models.quality import cli, stored
 from models.quality.calibrate import CalibrationJob, calibrate
@@ -93,6 +93,16 @@ def test_the_bundle_gets_the_profiles_it_lacks_and_a_card(
     again = (folder / "README.md").read_text()
     assert "(delta 0.1, n " in again
     assert "(delta 0.05, n " not in again
+
+
+def test_profiles_promise_from_what_certified_them(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()  # labels that a classifier may have given
+    for reference, profiles in ((data, FROM_REFERENCE), (None, PROFILES)):
+        run(folder, data, reference=reference)
+        policy = load_bundle(folder).manifest.policy
+        assert (policy.default, policy.profiles) == ("balanced", profiles)
 
 
 def with_card(folder: Path) -> Path:

@@ -78,7 +78,7 @@ def test_a_bound_becomes_a_rule_with_what_it_saves_may_cost_and_how_sure_that_is
     assert found["may cost"] == "other answer than at full depth: at most 1 %"
     assert found["how sure"] == (
         "the bound fails to hold with probability 0.05 at most; 4000 texts certify it, of which "
-        "0.60 % counted"
+        "0.60 % got another answer"
     )
     assert found["more texts"] == ("would not bring a faster rule: the next one loses 1 % or more")
     assert found["ask for it"] == '"exit": {"target": {"max_disagreement":0.01}}'
