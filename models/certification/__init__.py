@@ -1,1 +1,0 @@
-"""Where installations before November 2026 look for `offramp calibrate` and `recommend`."""
