@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from loadtest.bench.errors import BenchFailed
 from loadtest.bench.gpu import __main__ as command
 from loadtest.bench.gpu.__main__ import main
 from loadtest.bench.gpu.variant import (
@@ -88,7 +90,7 @@ def test_a_bundle_without_fp16_is_refused(bundle: Bundle, tmp_path: Path) -> Non
 def test_where_no_bundle_is_named_one_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = replace(BERT_BASE, layers=2, width=32, heads=2, vocabulary=50, max_tokens=64)
+    small = replace(BERT_BASE, layers=6, width=32, heads=2, vocabulary=50, max_tokens=64)
     monkeypatch.setattr(command, "BUILT", tmp_path / "built")
     monkeypatch.setattr(command, "BERT_BASE", small)
     assert main(["--device", "cpu", "--seconds", "0"]) == 0
@@ -109,7 +111,8 @@ def test_wrong_logits_fail(
     assert max(error_against_cpu(half, expected), error_in_batches(half, 40)) <= TOLERANCE
     monkeypatch.setattr(type(half.chain), "start", broken)
     assert not error_against_cpu(half, expected) <= TOLERANCE
-    assert not error_in_batches(half, 40) <= TOLERANCE
+    with suppress(BenchFailed):  # the engine itself refuses what is no number
+        assert not error_in_batches(half, 40) <= TOLERANCE
 
 
 def test_the_whole_model_as_one_graph_answers_as_its_segments(
