@@ -36,7 +36,7 @@ class QueueLimits:
     max_tokens: int = 131_072
 
 
-class Held(NamedTuple):
+class Load(NamedTuple):
     """What is admitted and not yet answered.
 
     Attributes:
@@ -50,14 +50,14 @@ class Held(NamedTuple):
     pairs: int = 0
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Held":
+    def of(cls, rows: Sequence[Row]) -> "Load":
         """Return what these rows are together."""
         lengths = [row.num_tokens for row in rows]
         return cls(len(rows), sum(lengths), sum([num * num for num in lengths]))
 
-    def plus(self, other: "Held", times: int = 1) -> "Held":
+    def plus(self, other: "Load", times: int = 1) -> "Load":
         """Return both together; with -1 `times`, this one without the other."""
-        return Held(
+        return Load(
             self.rows + times * other.rows,
             self.tokens + times * other.tokens,
             self.pairs + times * other.pairs,
@@ -88,10 +88,10 @@ class Admission:
             costs: what segments cost.
             batch_limits: how many rows share a segment run.
         """
-        self.held = Held()
+        self.held = Load()
         self._limits, self._costs, self._batch_limits = limits, costs, batch_limits
         self._tokens_of = dict.fromkeys(Priority, 0)
-        self._clients: dict[str, Held] = {}
+        self._clients: dict[str, Load] = {}
         self._since_s = math.nan  # of the last answers, or since rows wait
         self._took_s = self._full_s = 0.0
 
@@ -114,7 +114,7 @@ class Admission:
         ahead = sum([tokens for own, tokens in self._tokens_of.items() if own <= priority])
         share = ahead / self.held.tokens
         if client:
-            held = self._clients.get(client, Held())
+            held = self._clients.get(client, Load())
             share *= min(1.0, held.tokens * len(self._clients) / self.held.tokens)
         return share * self.seconds
 
@@ -128,11 +128,11 @@ class Admission:
         """
         if not rows:
             return
-        own, client = Held.of(rows), rows[0].client
+        own, client = Load.of(rows), rows[0].client
         self.check_room(own.rows, own.tokens, client)
         if not self.held.rows:
             self._since_s = now_s
-        self._clients[client] = self._clients.get(client, Held()).plus(own)
+        self._clients[client] = self._clients.get(client, Load()).plus(own)
         self._tokens_of[rows[0].priority] += own.tokens
         self.held = self.held.plus(own)
 
@@ -162,7 +162,7 @@ class Admission:
                 f"of texts being tokenized included) are waiting, at most {rows} ({tokens}) may"
             )
         if client and waiting.rows:
-            held = self._clients.get(client, Held())
+            held = self._clients.get(client, Load())
             times = TIMES_FREE if held.rows else TIMES_FREE_AT_ONCE
             if held.rows + num_rows > times * free[0] or held.tokens + num_tokens > times * free[1]:
                 self._refuse(
@@ -177,7 +177,7 @@ class Admission:
     def release(self, outcomes: Sequence[Outcome], now_s: float) -> None:
         """Count out rows that have got their answer or error, and learn the pace of answers."""
         if answered := [row for row, result in outcomes if isinstance(result, Answer)]:
-            own, took_s, self._since_s = Held.of(answered), now_s - self._since_s, now_s
+            own, took_s, self._since_s = Load.of(answered), now_s - self._since_s, now_s
             fade = math.exp(-took_s / MEMORY_S - own.tokens / MEMORY_TOKENS)
             self._took_s = fade * self._took_s + took_s
             self._full_s = fade * self._full_s + self._at_full_depth(own)
@@ -187,11 +187,11 @@ class Admission:
             if held.rows == 1:
                 del self._clients[row.client]
             else:  # the pairs of one client are not asked for
-                left = Held(held.rows - 1, held.tokens - row.num_tokens, held.pairs)
+                left = Load(held.rows - 1, held.tokens - row.num_tokens, held.pairs)
                 self._clients[row.client] = left
-        self.held = self.held.plus(Held.of([row for row, _ in outcomes]), -1)
+        self.held = self.held.plus(Load.of([row for row, _ in outcomes]), -1)
 
-    def _at_full_depth(self, held: Held) -> float:
+    def _at_full_depth(self, held: Load) -> float:
         """Return the time of so many rows in batches as large as the queue makes them."""
         mean, limits = math.ceil(self.held.tokens / self.held.rows), self._batch_limits
         share_run = max(1, min(self.held.rows, limits.max_rows, limits.max_tokens // mean))
