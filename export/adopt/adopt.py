@@ -63,7 +63,8 @@ class Adoption:
     @property
     def work(self) -> Path:
         """The folder beside the bundle for the parts of the texts and the model with exits."""
-        return self.out.with_name(f"{self.out.name}.adopt")
+        out = self.out.resolve()  # `.` has no name
+        return out.with_name(f"{out.name}.adopt")
 
 
 class Step(NamedTuple):
@@ -114,13 +115,11 @@ def print_plan(job: Adoption, planned: list[Step], console: Console) -> None:
         console.print(f"  {duration(step.seconds):>6}  {step.title}", highlight=False, markup=False)
 
 
-def make_default(job: Adoption, max_disagreement: float) -> None:
+def make_default(job: Adoption, target: Target) -> None:
     """Let requests without a wish of their own get this target, or the profile that says so."""
-    manifest = load_bundle(job.out).manifest
-    asked = {"max_disagreement": max_disagreement, "from": "reference"}
-    target = TargetChoice(target=Target.model_validate(asked))
-    named = (name for name, each in manifest.policy.profiles.items() if each == target)
-    policy = manifest.policy.model_copy(update={"default": next(named, target)})
+    manifest, choice = load_bundle(job.out).manifest, TargetChoice(target=target)
+    named = (name for name, each in manifest.policy.profiles.items() if each == choice)
+    policy = manifest.policy.model_copy(update={"default": next(named, choice)})
     changed = manifest.model_copy(update={"policy": policy})
     replace_files(job.out, {MANIFEST: as_file(changed).encode()})
 

@@ -44,10 +44,11 @@ def adopt(
     same command continues.
     """
     from export.adopt.adopt import Adoption, make_default, print_plan, run, steps
-    from models.quality.cli import recommend, share
+    from models.quality.cli import recommend, share, target_of
     from serve.errors import TargetOutOfReach
 
-    wanted = share("--max-disagreement", max_disagreement)
+    most = share("--max-disagreement", max_disagreement)
+    target = target_of({"max_disagreement": most, "from": "reference"}, flagged=False)
     job = Adoption(classifier, tuple(texts), out, named_columns(text_columns, None))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with notes_to(console):
@@ -65,7 +66,7 @@ def adopt(
             f"{error}. {out} is whole: the same command with a larger --max-disagreement shows at "
             "once what that allows, and more texts may certify less"
         ) from None
-    make_default(job, wanted or 0)
+    make_default(job, target)
     console.print("requests that ask for nothing else get this rule")
     console.print(f"to serve it: `offramp serve {out} --standalone`")
     console.print(

@@ -232,7 +232,7 @@ def recommend(
     if thresholds and not bounds:
         console.print(flag_overview(loaded, placement.precision, thresholds))
         return
-    target = _target(bounds, bool(thresholds))
+    target = target_of(bounds, bool(thresholds))
     if reference:
         check_reference(loaded, placement.precision, reference)
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -244,7 +244,7 @@ def recommend(
     console.print(table)
 
 
-def _target(bounds: dict[str, Any], flagged: bool) -> "Target":
+def target_of(bounds: dict[str, Any], flagged: bool) -> "Target":
     """Return the target of the options; a flag goes with bounds on its decisions."""
     from pydantic import ValidationError
 

@@ -125,11 +125,15 @@ def test_what_cannot_be_adopted_is_refused_before_the_work(
         (classifier, data, bundle_folder, []),
         (bundle_folder, data, tmp_path / "b", []),
         (tmp_path, data, tmp_path / "c", []),
-        (classifier, data, tmp_path / "d", ["--max-disagreement", "little"]),
+        *(
+            (classifier, data, tmp_path / "d", ["--max-disagreement", wrong])
+            for wrong in ("little", "60%", "-1%", "nan")
+        ),
     ]
     for folder, given, out, options in cases:
         with pytest.raises(OfframpError):
             call(folder, given, out, *options)
+    assert not list(tmp_path.glob("*.adopt")), "no work was begun"
     assert (full / "notes.txt").read_text() == "mine"
     assert load_bundle(bundle_folder)
 
