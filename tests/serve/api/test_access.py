@@ -335,7 +335,7 @@ def test_every_request_has_a_line_that_holds_neither_text_nor_key(
     def lines() -> list[dict[str, Any]]:
         # A line may be written after the answer, so those of earlier requests may come too.
         found = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
-        return [line for line in found if line["id"] in ("mine", "refused")]
+        return [line for line in found if line["id"] in ("mine", "refused", "forbidden")]
 
     with caplog.at_level(logging.INFO):
         body = {"inputs": ["w1 secretword", "w2"], "exit": {"rule": "layer", "layer": 2}}
@@ -343,8 +343,9 @@ def test_every_request_has_a_line_that_holds_neither_text_nor_key(
         headers = {**keys["user"], **traced}
         guarded.http.post("/v1/classify", json=body, headers=headers)
         guarded.http.post("/v1/classify", json=body, headers={"X-Request-Id": "refused"})
-        until(lambda: len(lines()) == 2)
-    good, refused = lines()
+        guarded.http.put(POLICY, headers={**keys["viewer"], "X-Request-Id": "forbidden"})
+        until(lambda: len(lines()) == 3)
+    good, refused, forbidden = lines()
     assert good.pop("ms") > 0
     assert good == {
         "id": "mine",
@@ -361,6 +362,8 @@ def test_every_request_has_a_line_that_holds_neither_text_nor_key(
     }
     assert (refused["key"], refused["status"], refused["error"]) == ("", 401, "unauthorized")
     assert refused["route"] == "/v1/classify"
+    of_scope = forbidden["key"], forbidden["status"], forbidden["route"]
+    assert of_scope == ("viewer", 403, "/v1/models/{model}/policy")
     everything = json.dumps([{k: str(v) for k, v in vars(r).items()} for r in caplog.records])
     assert "secretword" not in everything
     assert keys.secrets["user"] not in everything
