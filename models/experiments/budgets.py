@@ -14,8 +14,6 @@ ENCODERS: Mapping[EncoderName, str] = {
     "mpnet": "all-mpnet-base-v2",
 }
 RATES: Mapping[EncoderName, str] = {"minilm": "1e-4", "mpnet": "5e-5"}
-# Recipes that pass over the data once per stage get half the epochs in each.
-_TWO_STAGES = {"two-stage", "mixed"}
 
 
 @dataclass(frozen=True)
@@ -99,9 +97,8 @@ def settings(run: Run) -> dict[str, str]:
     """
     budget = BUDGETS[run.data]
     recipe = option(run.options, "--recipe")
-    epochs = max(1, budget.epochs // 2) if recipe in _TWO_STAGES else budget.epochs
     given = {
-        "--epochs": str(epochs),
+        "--epochs": str(budget.epochs),
         "--batch-size": str(budget.batch_size),
         "--seed": str(run.seed),
         **dict(zip(budget.options[::2], budget.options[1::2], strict=True)),

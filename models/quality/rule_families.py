@@ -138,7 +138,7 @@ def _counting(recorded: Recorded) -> dict[str, list[ExitRule]]:
     counts = range(num_exits - 2, 0, -1)
     if recorded.traits.task == "regression":
         return {
-            PATIENCE if n == 1 else f"patience {n}": _tolerances(recorded, n)
+            PATIENCE if n == 1 else f"patience {n}": tolerances(recorded, n)
             for n in reversed(counts[-2:])
         }
     families: dict[str, list[ExitRule]] = {PATIENCE: [PatienceRule(patience=n) for n in counts]}
@@ -147,7 +147,8 @@ def _counting(recorded: Recorded) -> dict[str, list[ExitRule]]:
     return families
 
 
-def _tolerances(recorded: Recorded, patience: int) -> list[ExitRule]:
+def tolerances(recorded: Recorded, patience: int) -> list[ExitRule]:
+    """Return a patience with many tolerances of a regression, from strict to loose."""
     values = recorded.logits[..., 0]
     moved = np.abs(np.diff(values, axis=0))
     known = moved[(moved > 0) & np.isfinite(moved)]

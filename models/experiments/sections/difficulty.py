@@ -3,60 +3,104 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from models.experiments.figures import Mean
+from models.experiments.recipe_table import BASELINE, Row
+from models.experiments.recipes import run_of
+from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
-from models.experiments.sections.models import (
-    MRPC_MPNET,
-    RTE_MPNET,
-    SST2_MINILM,
-    SST2_MPNET,
-    not_there,
-)
-from models.quality.card import hundredths
 from models.quality.page import table
 from models.quality.recorded import Recorded
 from models.quality.report.exits import overthinking
 
-MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET, RTE_MPNET)
+DATA: tuple[DataName, ...] = ("sst2", "mrpc", "rte")
 
 _ABOUT = (
-    "A text is overthought if an earlier exit has it right and the last one wrong, and "
-    "rescued if only the last one has it right. The oracle lets every text leave at the first "
-    "exit that has it right. The shares are not corrected for chance: an exit that guesses "
-    "between two labels has half of the last one's errors right. A text is settled at the "
-    "first layer from which all exits give full depth's answer."
+    "MiniLM trained by `joint`. A text is overthought if an earlier exit has it right and the last "
+    "one wrong, and rescued if only the last one has it right. *By chance* is the share of "
+    "overthought texts, if every exit had as many texts right as it has, but independently of the "
+    "other exits. The oracle lets every text leave at the first exit that has it right; *best "
+    "exit* is the accuracy of the best fixed layer. A text is settled at the first layer from "
+    "which all exits give full depth's answer."
 )
 _HEAD = [
-    "model",
+    "data",
     "full depth %",
+    "best exit %",
     "oracle %",
     "oracle's layers",
     "overthought %",
+    "by chance %",
     "rescued %",
     "settled at the first exit %",
     "after half depth %",
 ]
 
 
+def _runs(data: DataName) -> list[Run]:
+    return [run_of(Row(BASELINE), seed, data) for seed in SEEDS]
+
+
 def write(context: Context) -> str:
-    """Return a table with a row for each model that is there."""
-    there = {m.name: m.recorded(context) for m in MODELS if m.is_trained(context)}
-    blocks = [_ABOUT]
-    if there:
-        blocks.append(table(_HEAD, [[name, *cells(each)] for name, each in there.items()]))
-    return "\n\n".join(block for block in (*blocks, not_there(context, MODELS)) if block)
+    """Return a table with a row for each data set, and what it shows of overthinking."""
+    rows, sentences = list[list[str]](), list[str]()
+    for data in DATA:
+        found = [figures(context.recorded(run)) for run in _runs(data)]
+        means = {name: Mean.of([each[name] for each in found]) for name in found[0]}
+        layers = "oracle's layers"
+        rows.append(
+            [
+                data,
+                *(m.shown(1.0, 2) if n == layers else m.shown() for n, m in means.items()),
+            ]
+        )
+        sentences.append(sentence(data, found))
+    return "\n\n".join([_ABOUT, table(_HEAD, rows), " ".join(sentences)])
 
 
-SECTION = Section("Difficulty and overthinking", (), write)
+SECTION = Section(
+    "Difficulty and overthinking", tuple(run for data in DATA for run in _runs(data)), write
+)
 
 
-def cells(recorded: Recorded) -> list[str]:
-    """Return a model's row, without its name."""
-    assert recorded.right is not None
-    found = overthinking(recorded.right, recorded.traits.exits)
-    shares = found.full_accuracy, found.oracle_accuracy, found.overthought, found.rescued
-    full, oracle, overthought, rescued = map(hundredths, shares)
-    early, late = map(hundredths, settled(recorded))
-    return [full, oracle, f"{found.oracle_depth:.2f}", overthought, rescued, early, late]
+def figures(recorded: Recorded) -> dict[str, float]:
+    """Return a model's figures in the order of the table's columns."""
+    right = recorded.right
+    assert right is not None
+    found = overthinking(right, recorded.traits.exits)
+    early, late = settled(recorded)
+    return {
+        "full depth": found.full_accuracy,
+        "best exit": float(right.mean(axis=1).max()),
+        "oracle": found.oracle_accuracy,
+        "oracle's layers": found.oracle_depth,
+        "overthought": found.overthought,
+        "by chance": by_chance(right),
+        "rescued": found.rescued,
+        "settled first": early,
+        "settled late": late,
+    }
+
+
+def by_chance(right: NDArray[np.bool_]) -> float:
+    """Return the share of texts that exits which err independently would overthink.
+
+    Args:
+        right: (exits, rows) whether an answer is correct.
+    """
+    wrong = 1 - right.mean(axis=1)
+    return float(wrong[-1] * (1 - wrong[:-1].prod()))
+
+
+def sentence(data: DataName, found: list[dict[str, float]]) -> str:
+    """Return whether more texts are overthought than by chance, and whether stopping pays."""
+    over = Mean.of([each["overthought"] - each["by chance"] for each in found])
+    gain = Mean.of([each["best exit"] - each["full depth"] for each in found])
+    more = "more" if over.value > 0 else "fewer"
+    said = f"{more} texts are overthought than by chance" if over.differs else "no more than chance"
+    return (
+        f"On {data} {said} ({over.shown()} points); the best fixed layer is {gain.shown()} points "
+        "above full depth."
+    )
 
 
 def settled(recorded: Recorded) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.experiments.sections.difficulty import cells, settled, settled_at
+from models.experiments.sections.difficulty import by_chance, figures, settled, settled_at
 from tests.support.recordings import margins
 
 
@@ -19,9 +19,15 @@ def test_settled_texts_are_counted() -> None:
     assert settled(recorded) == (0.5, 0.5)  # at layer 2, and at layers 4 and 6
 
 
-def test_overthinking_is_that_of_the_report() -> None:
-    full, oracle, depth, overthought, rescued, *_ = cells(
-        margins([[5, -5], [-5, 5], [5, 5], [-5, -5]], [1, 1, 1, 1])
-    )
-    assert (full, oracle, overthought, rescued) == ("50.00", "75.00", "25.00", "25.00")
-    assert float(depth) == pytest.approx((2 + 4 + 2 + 4) / 4)
+def test_overthinking_has_a_baseline_of_chance() -> None:
+    found = figures(margins([[5, -5], [-5, 5], [5, 5], [-5, -5]], [1, 1, 1, 1]))
+    names = ("full depth", "best exit", "oracle", "overthought", "rescued")
+    assert [found[name] for name in names] == [0.5, 0.5, 0.75, 0.25, 0.25]
+    assert found["oracle's layers"] == pytest.approx((2 + 4 + 2 + 4) / 4)
+    assert found["by chance"] == pytest.approx(0.5 * 0.5)  # wrong at the last, right at the first
+
+
+def test_exits_that_err_independently_overthink_as_by_chance() -> None:
+    right = np.random.default_rng(0).random((4, 200_000)) < np.array([0.6, 0.7, 0.65, 0.8])[:, None]
+    seen = (right[:-1].any(axis=0) & ~right[-1]).mean()
+    assert by_chance(right) == pytest.approx(seen, abs=0.003)

@@ -42,15 +42,8 @@ def test_section_tells_of_the_models_that_are_there_and_of_those_that_are_not(
     found = PAPERS[name].write(context)
     assert "sst2-minilm" in found
     assert "sst2-mpnet" in found
-    if name != "redundancy":
-        assert "`make zoo MODEL=mrpc-mpnet`" in found
+    assert "`make zoo MODEL=mrpc-mpnet`" in found
     assert "nan" not in found.split()
-
-
-def test_picture_lies_beside_the_page(context: Context) -> None:
-    found = PAPERS["redundancy"].write(context)
-    assert "](images/p/redundancy.svg)" in found
-    assert (context.places.pictures / "redundancy.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_model_without_a_bundle_is_named_with_the_command_that_exports_it(context: Context) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.experiments.sections.redundancy import Redundancy, drawn, redundancy, sentence
+from models.experiments.sections.redundancy import Redundancy, mean, redundancy, sentence
 from models.experiments.sections.similarity import States, cka, states_of
 from models.multi_exit import MultiExitModel
 from serve.tokenization.tokenizer import Tokens
@@ -50,17 +50,15 @@ def test_states_are_those_of_transformers(make_model: Callable[..., MultiExitMod
         assert np.allclose(found.cosines[:, place], cosines.mean(axis=1), atol=1e-5)
 
 
-def test_exits_are_compared_with_the_one_before_and_the_last() -> None:
+def test_exits_are_compared_with_the_one_before() -> None:
     recorded = margins([[5, -5, 5], [5, 5, 5], [-5, 5, 5], [5, 5, 5]], [1, 1, 1, 1])
     draw = np.random.default_rng(0)
     states = States(draw.standard_normal((4, 4, 3)), draw.random((3, 4)))
     found = redundancy(recorded, states)
-    assert found.as_before.tolist() == [0.5, 0.75]
-    assert found.as_last.tolist() == [0.75, 0.75, 1]
+    assert found.changed[1:].tolist() == [0.5, 0.25]
     assert found.cosine == pytest.approx(states.cosines.mean(axis=1))
 
 
-def test_picture_has_a_panel_for_each_model() -> None:
-    found = Redundancy(np.array([0.9, 0.995]), np.array([0.8, 0.9, 1]), np.ones(3), np.ones(3))
-    assert [axes.get_title("left") for axes in drawn({"a": found, "b": found}).axes] == ["a", "b"]
-    assert "a: from layer 3 of 3 on" in sentence("a", found)
+def test_sentence_tells_from_where_on_little_changes() -> None:
+    found = Redundancy(np.array([np.nan, 0.1, 0.005]), np.ones(3), np.ones(3))
+    assert "Tuned: from layer 3 of 3 on" in sentence("tuned", mean([found, found]))
