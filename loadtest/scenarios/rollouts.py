@@ -39,6 +39,7 @@ def _roll_out(scenario: Scenario, wish: Json, end: str) -> None:
             time.sleep(_EVERY_S)
             shown = client.rollout(model)
         took_s = time.monotonic() - began
-    told = f"{shown['state']} at {shown['percent']:g} % after {took_s:.0f} s: {shown.get('why')}"
+    why = f": {shown['why']}" if shown.get("why") else ""
+    told = f"{shown['state']} at {shown['percent']:g} % after {took_s:.0f} s{why}"
     scenario.notes.append(told)
     scenario.expect(shown["state"] == end, f"the rollout is {told}, and must be {end}")
