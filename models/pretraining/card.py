@@ -52,19 +52,15 @@ def command(job: PretrainJob) -> str:
         *(("text", path) for path in job.texts),
         ("out", job.out),
         ("text-columns", ",".join(job.columns.texts)),
-        ("steps", config.steps) if config.steps else ("epochs", config.epochs),
+        ("epochs", config.epochs),
         ("lr", f"{config.lr:g}"),
         ("batch-size", config.batch_size),
         ("max-tokens", config.max_tokens),
-        ("mask-share", config.mask_share),
-        ("held-out", config.held_out),
         ("exits", ",".join(map(str, config.exits or ()))),
         ("seed", config.seed),
     ]
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in options if value != ""]
-    switches = ["--groups" if config.groups else "--no-groups"]
-    switches.append("--bf16" if config.bf16 else "--no-bf16")
-    return " ".join(["offramp pretrain", *words, *switches])
+    return " ".join(["offramp pretrain", *words, "--bf16" if config.bf16 else "--no-bf16"])
 
 
 def _figures(before: Sequence[ExitFigures], after: Sequence[ExitFigures]) -> str:
@@ -89,8 +85,8 @@ def _training(job: PretrainJob) -> str:
     texts = ", ".join(f"`{path.name}` (sha256 `{sha256_of(path)[:12]}...`)" for path in job.texts)
     return "\n".join(
         [
-            f"Texts: {texts}. Sum of the exits' losses in gradient equilibrium"
-            f"{', two groups of exits in turn' if job.config.groups else ''}.",
+            f"Texts: {texts}. Sum of the exits' losses in gradient equilibrium, two groups of "
+            "exits in turn.",
             *as_repeated(command(job)),
         ]
     )

@@ -9,7 +9,7 @@ from rich.console import Console
 from models.data.notes import notes_to
 from models.data.options import TextColumns, named_columns
 from models.errors import TrainingFailed
-from models.training.options import Bf16, Device, ExitLayers, Resume, Seed
+from models.training.options import Bf16, Device, ExitLayers, Resume, Seed, of_model, of_run
 
 
 def pretrain(
@@ -29,30 +29,15 @@ def pretrain(
     out: Annotated[Path, typer.Option(help="Encoder folder to write.", file_okay=False)],
     text_columns: TextColumns = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the texts.")] = 3,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of the run, in place of --epochs.")
-    ] = None,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-4,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 32,
-    max_tokens: Annotated[
-        int, typer.Option(min=8, help="Longest row; a longer text gives several.")
-    ] = 128,
-    mask_share: Annotated[
-        float, typer.Option(help="Share of the tokens that exits must find.")
-    ] = 0.15,
     exits: ExitLayers = None,
-    groups: Annotated[
-        bool, typer.Option(help="Teach the exits in two groups in turn (ElasticBERT).")
-    ] = True,
-    held_out: Annotated[
-        float, typer.Option(help="Share of the rows to measure on; at most 1,000 are.")
-    ] = 0.05,
+    max_tokens: Annotated[
+        int, of_model(min=8, help="Longest row; a longer text gives several.")
+    ] = 128,
+    lr: Annotated[float, of_run(help="Peak learning rate.")] = 1e-4,
+    batch_size: Annotated[int, of_run(min=1, help="Rows per step.")] = 32,
     seed: Seed = 42,
     bf16: Bf16 = None,
     device: Device = "auto",
-    evaluate_every: Annotated[
-        int | None, typer.Option(min=1, help="Steps between measurements. Default: each epoch.")
-    ] = None,
     resume: Resume = False,
 ) -> None:
     """Teach every exit of an encoder to read, from texts; after Ctrl-C, --resume goes on."""
@@ -68,17 +53,12 @@ def pretrain(
     try:
         config = PretrainConfig(
             epochs=epochs,
-            steps=steps,
             lr=lr,
             batch_size=batch_size,
             max_tokens=max_tokens,
-            mask_share=mask_share,
             exits=None if exits is None else parse_layers("--exits", exits),
-            groups=groups,
-            held_out=held_out,
             seed=seed,
             bf16=has_bf16(torch_device) if bf16 is None else bf16,
-            evaluate_every=evaluate_every,
         )
     except ValidationError as error:
         raise TrainingFailed(explain(error)) from error

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.data.batches import Batch
 
+MASK_SHARE = 0.15  # of the tokens, as BERT
 # Of the chosen tokens, these shares are shown as the mask and as any token; the rest as they are.
 AS_MASK, AS_ANY = 0.8, 0.1
 
@@ -44,7 +45,7 @@ class Masking:
     mask_id: int
     special_ids: tuple[int, ...]
     num_tokens: int
-    share: float
+    share: float = MASK_SHARE
 
     def __call__(self, batch: Batch, generator: torch.Generator | None = None) -> MaskedBatch:
         """Choose tokens and hide them; PyTorch's own generator draws if none is given."""

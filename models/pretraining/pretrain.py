@@ -67,7 +67,7 @@ def pretrain(job: PretrainJob, console: Console) -> bool:
     held_out = HeldOut(model, rows.held_out, rows.masking)
     before = held_out.figures()
     console.print(summary("before", before), soft_wrap=True, highlight=False)
-    run = TrainingRun(model, rows.train, (_stage(model, rows.masking, job),), job.config)
+    run = TrainingRun(model, rows.train, (_stage(model, rows.masking),), job.config)
     if state:
         run.restore(state)
     finished = fit(run, BestWeights(), checkpoint, held_out.figures, console)
@@ -105,11 +105,6 @@ def _model(job: PretrainJob, ordered: bool) -> PretrainingModel:
     except (ValueError, OSError) as error:
         raise TrainingFailed(f"{job.encoder}: {error}") from error
     model = PretrainingModel(language_model.model, exits, ordered).to(job.device)
-    limit = model.backbone.max_tokens
-    if config.max_tokens > limit:
-        raise TrainingFailed(
-            f"max_tokens {config.max_tokens}: the encoder takes at most {limit} tokens"
-        )
     if not language_model.has_own_head:
         note(f"{job.encoder} holds no head that names words: it starts from random numbers")
     if not ordered:
@@ -125,20 +120,19 @@ def _rows(job: PretrainJob, model: PretrainingModel, documents: Sequence[Documen
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_tokenizer(job.encoder, folder)
-        masking = masking_of(
-            job.encoder, str(encoder.model_type), int(encoder.vocab_size), config.mask_share
-        )
+        masking = masking_of(job.encoder, str(encoder.model_type), int(encoder.vocab_size))
         content = (folder / TOKENIZER).read_text("utf-8")
         check_around(content, model.backbone.unplaced_id, job.encoder)
         tokenizer = Tokenizer.from_str(content)
-        split = split_rows(documents, tokenizer, config.max_tokens, config.held_out, config.seed)
-        train, held_out = (encode(folder, part, config.max_tokens) for part in split)
+        longest = min(config.max_tokens, model.backbone.max_tokens)
+        split = split_rows(documents, tokenizer, longest, config.seed)
+        train, held_out = (encode(folder, part, longest) for part in split)
     return _Rows(train, held_out, masking)
 
 
-def _stage(model: PretrainingModel, masking: Masking, job: PretrainJob) -> Stage:
-    groups = groups_of(model.exits) if job.config.groups else (model.exits,)
-    return Stage("masked words", (model,), tuple(_turn(masking, group) for group in groups))
+def _stage(model: PretrainingModel, masking: Masking) -> Stage:
+    turns = tuple(_turn(masking, group) for group in groups_of(model.exits))
+    return Stage("masked words", (model,), turns)
 
 
 def _turn(masking: Masking, exits: tuple[int, ...]) -> Turn:

@@ -15,6 +15,7 @@ from models.pretraining.documents import Document, are_ordered
 # Consecutive sentences of a document that fill a row.
 Chunk: TypeAlias = tuple[str, ...]
 
+HELD_OUT_SHARE = 0.05
 # Measuring takes as long as training on about half as many rows.
 MOST_HELD_OUT = 1000
 # Documents are tokenized so many at a time.
@@ -32,7 +33,6 @@ def split_rows(
     documents: Sequence[Document],
     tokenizer: Tokenizer,
     max_tokens: int,
-    held_out: float,
     seed: int,
 ) -> Split:
     """Return the documents as rows.
@@ -41,12 +41,13 @@ def split_rows(
     1 if the texts have changed places, which half of them do (ALBERT's sentence order; Lan et al.
     2020). All other rows are single texts without a label.
 
+    Of the rows, 5 % and at most 1,000 are held out. Their texts' hash chooses them, so that equal
+    texts are on one side and every seed measures on the same ones.
+
     Args:
         documents: a document longer than a row gives several rows.
         tokenizer: of the encoder, without truncation.
         max_tokens: longest row, special tokens included.
-        held_out: share of the rows to measure on, chosen by their texts' hash, so that equal texts
-            are on one side and every seed measures on the same ones; 1,000 at most.
         seed: of the places where pairs are cut, and of which of them change places.
 
     Raises:
@@ -61,7 +62,7 @@ def split_rows(
             f"the texts give {len(by_hash)} different row(s): expected two at least, one to train "
             "on and one to measure on"
         )
-    count = min(max(1, round(held_out * len(by_hash))), MOST_HELD_OUT, len(by_hash) - 1)
+    count = min(max(1, round(HELD_OUT_SHARE * len(by_hash))), MOST_HELD_OUT, len(by_hash) - 1)
     measured, rng = set(by_hash[:count]), np.random.default_rng(seed)
     train = [_example(chunk, ordered, rng) for chunk in chunks if chunk not in measured]
     # From another generator: every seed measures on the same pairs.

@@ -10,14 +10,13 @@ from models.pretraining.masking import Masking
 _KNOWN_MASKS = ("[MASK]", "<mask>")
 
 
-def masking_of(folder: Path, family: str, num_embeddings: int, share: float) -> Masking:
+def masking_of(folder: Path, family: str, num_embeddings: int) -> Masking:
     """Return how tokens of an encoder are masked.
 
     Args:
         folder: the encoder's, whose tokenizer has been read once.
         family: transformers' model type.
         num_embeddings: tokens that the encoder has embeddings for.
-        share: of the tokens, that exits must find.
 
     Raises:
         TrainingFailed: the tokenizer has no mask token.
@@ -34,4 +33,4 @@ def masking_of(folder: Path, family: str, num_embeddings: int, share: float) -> 
         )
     marked = (i for i, token in tokenizer.added_tokens_decoder.items() if token.special)
     special = tuple(sorted({mask_id, *tokenizer.all_special_ids, *marked}))
-    return Masking(mask_id, special, min(len(vocabulary), num_embeddings), share)
+    return Masking(mask_id, special, min(len(vocabulary), num_embeddings))

@@ -81,10 +81,6 @@ class TrainConfig(BaseModel):
     keep_best: bool = False
     bf16: bool = False
 
-    def stage_steps(self, epoch_steps: int) -> int:
-        """Return the steps of a stage, from those of one pass over the data."""
-        return self.epochs * epoch_steps
-
 
 def default_lr(recipe: str) -> float:
     """Return the peak learning rate of a recipe; new heads alone bear a higher one."""

@@ -131,7 +131,7 @@ class TrainingRun:
 
     @property
     def _stage_steps(self) -> int:
-        return self.config.stage_steps(self._epoch_steps)
+        return self.config.epochs * self._epoch_steps
 
     def _enter_stage(self) -> None:
         self._trainable = freeze_all_but(self.model, self.stage.modules)

@@ -28,7 +28,7 @@ def tokenizer() -> Tokenizer:
 
 
 def split(documents: list[Document], tokenizer: Tokenizer, seed: int = 0) -> Split:
-    return split_rows(documents, tokenizer, max_tokens=15, held_out=0.1, seed=seed)
+    return split_rows(documents, tokenizer, max_tokens=15, seed=seed)
 
 
 def test_blank_lines_make_documents_and_without_them_every_line_is_a_text(
@@ -77,7 +77,7 @@ def test_equal_texts_are_on_one_side_and_every_seed_measures_on_the_same_ones(
     documents = [[text] for text in sentences(40)] * 2
     one, other = split(documents, tokenizer), split(documents, tokenizer, seed=1)
     assert one.held_out == other.held_out
-    assert len(one.held_out) == 4
+    assert len(one.held_out) == 2
     assert not {e.text_a for e in one.held_out} & {e.text_a for e in one.train}
     assert len(one.train) == 72
     with pytest.raises(UnusableData, match=r"1 different row\(s\): expected two at least"):
