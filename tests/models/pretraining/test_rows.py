@@ -79,6 +79,6 @@ def test_equal_texts_are_on_one_side_and_every_seed_measures_on_the_same_ones(
     assert one.held_out == other.held_out
     assert len(one.held_out) == 2
     assert not {e.text_a for e in one.held_out} & {e.text_a for e in one.train}
-    assert len(one.train) == 72
+    assert len(one.train) == 76
     with pytest.raises(UnusableData, match=r"1 different row\(s\): expected two at least"):
         split([["w1"], ["w1"]], tokenizer)
