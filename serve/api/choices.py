@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Final
 
 from serve.access.gate import Client
-from serve.api.request import Request
+from serve.api.request import Request, new_request_id
 from serve.classifier.catalog import Catalog
 from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
@@ -80,13 +80,38 @@ def followed_by(request: Request, classifier: Classifier) -> Live:
         live = classifier.policy.live
         # Read without a rollout too, so that no request is refused only once one has started.
         sticky = _sticky(request) if STICKY in request.headers else None
+        key = request.client.key
+        if key is not None and not key.may("read"):
+            sticky = None
         rollout = live.entry.running
-        dealt_by = f"sticky/{sticky}" if sticky else f"request/{request.request_id}"
+        # Clients choose their requests' ids, and one that tries values would choose its arm.
+        dealt_by = f"sticky/{sticky}" if sticky else f"request/{new_request_id()}"
         if live.candidate and rollout and rollout.takes(dealt_by):
             live = live.candidate
         request.followed[classifier.policy] = live
     request.arm = classifier.rollout.traffic(live.arm) if live.arm else None
     return live
+
+
+def note_own_choice(
+    request: Request, classifier: Classifier, asked: ClassifyRequest, assigned: bool = False
+) -> None:
+    """Note if a request asks by what it has brought itself, which says nothing of a candidate.
+
+    That is a rule or a target of its own, or a name that the live policy does not have; but a
+    candidate that takes away from requests that they may bring a rule is to blame for refusals.
+    """
+    live, choice = classifier.policy.live, asked.exit_choice
+    if choice is None or assigned:
+        return
+    if isinstance(choice, str):
+        own = choice not in live.entry.policy.profiles
+    else:
+        policies = (live, live.candidate or live)
+        overrides = [each.entry.policy.limits.overrides for each in policies]
+        own = overrides[0] != "any" or overrides[1] == "any"
+    if own:
+        request.judged = False
 
 
 def _sticky(request: Request) -> str:

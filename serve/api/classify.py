@@ -13,6 +13,7 @@ from serve.api.choices import (
     check_locks,
     followed_by,
     model_for,
+    note_own_choice,
 )
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
@@ -24,6 +25,7 @@ from serve.classifier.classify_request import ClassifyRequest, check_task_fields
 from serve.engine.row import Priority
 from serve.errors import InvalidRequest, TooManyInputs
 from serve.policy.flag import AnyFlag
+from serve.rules.criterion import Reason
 from serve.tokenization.inputs import size_of
 from serve.validation import explain
 
@@ -91,7 +93,7 @@ async def classify(
     classifier = model_for(context.catalog, client, asked.model)
     request.model, request.bundle = classifier.name, classifier.bundle.version
     asked = bound(client, asked)
-    _check_choices(request, classifier, asked, flag)
+    _check_choices(request, classifier, asked, flag, assigned)
     wanted = Priority[asked.priority.upper()] if "priority" in asked.model_fields_set else None
     found = Classification(
         asked,
@@ -106,6 +108,7 @@ async def classify(
     inputs = found.inputs
     check_inputs(len(inputs), max_inputs)
     live = followed_by(request, classifier)
+    found.judged = _is_judged(request, len(inputs))
     check_task_fields(asked, inputs, classifier.traits.task)
     client.take_texts(len(inputs), max(map(size_of, inputs)))
     try:
@@ -126,13 +129,25 @@ async def classify(
 
 
 def _check_choices(
-    request: Request, classifier: Classifier, asked: ClassifyRequest, flag: AnyFlag | None
+    request: Request,
+    classifier: Classifier,
+    asked: ClassifyRequest,
+    flag: AnyFlag | None,
+    assigned: bool,
 ) -> None:
     """Refuse what a request may not choose; a guardrail has looked at the locks itself."""
+    note_own_choice(request, classifier, asked, assigned)
     if flag is None:
         check_locks(request, classifier, asked)
     if asked.degrade is not None:
         check_degrade(request, classifier, asked)
+
+
+def _is_judged(request: Request, num_texts: int) -> bool:
+    """Tell whether a request counts in the verdict on its arm, and note it."""
+    if request.arm is not None and request.judged is None:
+        request.judged = request.arm.takes(request.client.identity, num_texts)
+    return bool(request.judged)
 
 
 def _note(request: Request, found: Classification) -> None:
@@ -140,8 +155,9 @@ def _note(request: Request, found: Classification) -> None:
     layers = found.classifier.traits.exits
     left_at = [layers[index] for index in found.exit_indices]
     request.rows, request.layers = len(left_at), sum(left_at)
-    if request.arm is not None:
-        request.arm.left(left_at)
+    request.cut_short = any(answer.reason is Reason.DEADLINE for answer in found.answers)
+    if request.arm is not None and request.judged and not request.cut_short:
+        request.arm.left(left_at, found.chosen.moved)
 
 
 def check_inputs(number: int, max_inputs: int) -> None:

@@ -22,6 +22,8 @@ from serve.policy.live import LivePolicy, MakeNext, Replacement
 
 _TAG: Final = r'(?:W/)?"[^"]*"'
 _TAGS: Final = re.compile(rf"[ \t]*{_TAG}(?:[ \t]*,[ \t]*{_TAG})*[ \t]*")
+# Changes that go back to what was before, or keep it.
+_BACK: Final = ("rollback", "pause", "abort")
 # The other headers with conditions that apply to a change (RFC 9110, 13.1).
 _NOT_TAKEN: Final = ("if-none-match", "if-unmodified-since")
 
@@ -139,7 +141,7 @@ async def _changed(
     change = Change(request.by, body.why, action)
     wanted = partial(body.wanted, classifier, action)
     made = await context.policy_threads.change(
-        partial(condition.change, classifier.policy, wanted, change)
+        partial(condition.change, classifier.policy, wanted, change), action in _BACK
     )
     note_change(request, made.old, made.new)
     return Changed(classifier, made, await context.replicas.refresh_policy(classifier.name))

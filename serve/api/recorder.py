@@ -8,7 +8,7 @@ from typing import Any
 from serve.access.keys import Scope
 from serve.api.context import AppContext
 from serve.api.request import Request
-from serve.errors import Cancelled
+from serve.errors import Cancelled, DeadlineExceeded
 from serve.logs import ACCESS_LOG
 
 access_log = logging.getLogger(ACCESS_LOG)
@@ -39,8 +39,7 @@ class Recorder:
             request.client.refuse(request.code, num_bytes)
         served_s = _served_s(request, ended_s)
         self.metrics.request(request.model, request.route, request.code, served_s)
-        if request.arm:
-            request.arm.ended(request.code, request.error_code, served_s)
+        _count_in_arm(request, served_s)
         if request.error_code:
             self.metrics.rejected(request.model, request.error_code)
         self.log(request, duration_s)
@@ -51,6 +50,20 @@ class Recorder:
         """Write the line of a request, if every request has one."""
         if self.logs_access:
             access_log.info("request", extra={"fields": _access_fields(request, duration_s)})
+
+
+def _count_in_arm(request: Request, served_s: float | None) -> None:
+    """Count a request that is in an arm of a rollout."""
+    arm, judged = request.arm, request.judged
+    if arm is None:
+        return
+    if judged is None:  # it was refused before its texts were counted
+        judged = arm.takes(request.client.identity, 1)
+    if not judged:
+        arm.uncounted()
+    else:
+        status = DeadlineExceeded.status if request.cut_short else request.code
+        arm.ended(status, request.error_code, served_s)
 
 
 def _served_s(request: Request, now_s: float) -> float | None:

@@ -192,6 +192,8 @@ class Request:
         bundle: the version of the bundle that classifies, once that is known.
         followed: the policy of each model that was looked at, the same for the whole request.
         arm: counts the requests of the rollout's arm that it is in; None without a rollout.
+        judged: whether it counts in the verdict on its arm; None until that is known.
+        cut_short: whether its own deadline has cut an answer short.
         queued: whether a model has taken its rows.
         rows: number of rows that were answered.
         layers: number of layers that were run for them.
@@ -221,6 +223,8 @@ class Request:
     bundle: str = ""
     followed: dict[LivePolicy, Live] = field(default_factory=dict)
     arm: ArmTraffic | None = None
+    judged: bool | None = None
+    cut_short: bool = False
     queued: bool = False
     rows: int = 0
     layers: int = 0

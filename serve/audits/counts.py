@@ -154,9 +154,11 @@ class Traffic(_Summed):
     Attributes:
         requests: requests that were answered, failed, or were refused by the arm's policy.
         errors: requests that were not answered.
-        timed: requests whose time counts: they were answered, their deadline has passed, or their
-            client has left after the rollout's bound. The last ones are no part of `requests`.
+        timed: requests whose time counts: they were answered, or their client has left or their
+            deadline has passed after the rollout's bound. The last two are no part of `requests`.
         slow: timed requests that took longer than the bound.
+        uncounted: requests that count in no verdict, and in none of the other fields.
+        degraded: texts that overload has moved to a faster rule; no audit looks at them.
         exits: texts by the exit layer where they left.
         times: answered requests by `bucket_of` their milliseconds.
     """
@@ -165,6 +167,8 @@ class Traffic(_Summed):
     errors: NonNegativeInt = 0
     timed: NonNegativeInt = 0
     slow: NonNegativeInt = 0
+    uncounted: NonNegativeInt = 0
+    degraded: NonNegativeInt = 0
     exits: dict[int, NonNegativeInt] = {}
     times: dict[int, NonNegativeInt] = {}
 

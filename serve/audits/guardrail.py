@@ -79,12 +79,19 @@ class Guardrail:
         """Take the model's policy and rungs, and the store that all replicas share."""
         self._model, self._policy, self._ladder, self._store = model, policy, ladder, store
         self._counts = AuditCounts()
+        self._latest: tuple[AuditCounts, PolicyQuality | None] = self._counts, None
         self._noted: set[str] = set()
         self._webhook = Webhook()
 
     def latest(self) -> PolicyQuality:
         """Return what the audits of all replicas, as they were read last, say of the policy."""
-        return policy_quality(self._policy.live, self._counts, self._ladder)
+        live, counts = self._policy.live, self._counts
+        of, judged = self._latest
+        # Judged once: many watch, and it takes a millisecond for each profile.
+        if of is not counts or judged is None or judged.live is not live:
+            judged = policy_quality(live, counts, self._ladder)
+            self._latest = counts, judged
+        return judged
 
     def look(self) -> list[Alarm]:
         """Judge, do what the policy wants, and tell its webhook; return what this replica tells.

@@ -230,7 +230,7 @@ def audited_text(done: Classification, place: int, comparing: Comparing) -> Audi
     exits = report.exit_indices if report else (answer.exit_index,)
     return AuditedText(
         profile=profile,
-        keys=_keys(done, profile, _promise(done, profile, answer) if report is None else None),
+        keys=_keys(done, answer, profile, report is not None),
         sent=TextAnswer(answer, _bare(done.tokens[place])),
         exit_index=answer.exit_index,
         early=min(exits) < len(comparing.traits.exits) - 1,
@@ -243,16 +243,19 @@ def audited_text(done: Classification, place: int, comparing: Comparing) -> Audi
     )
 
 
-def _keys(done: Classification, profile: str, promise: Promise | None) -> list[AuditKey]:
+def _keys(done: Classification, answer: Answer, profile: str, windowed: bool) -> list[AuditKey]:
     """Return what a text is counted as.
 
     Promises are the live policy's, and no candidate's. What a faster rung has answered under
-    overload says nothing of either arm.
+    overload, or at the request's own deadline, says nothing of either arm.
     """
-    arm, own = done.live.arm, AuditKey(profile, promise)
-    if arm is None or done.chosen.moved:
-        return [own]
-    return [own, AuditKey.of_arm(arm)] if arm.name == "live" else [AuditKey.of_arm(arm)]
+    arm, moved = done.live.arm, done.chosen.moved
+    found: list[AuditKey] = []
+    if arm is None or moved or arm.name == "live":
+        found.append(AuditKey(profile, None if windowed else _promise(done, profile, answer)))
+    if arm and done.judged and not moved and answer.reason is not Reason.DEADLINE:
+        found.append(AuditKey.of_arm(arm))
+    return found
 
 
 def _profile_of(done: Classification) -> str:

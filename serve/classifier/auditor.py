@@ -104,7 +104,9 @@ class Auditor:
     def _audit(self, done: Classification, places: Sequence[int]) -> None:
         assert self._comparing is not None
         for place in places:
-            self.offer(audited_text(done, place, self._comparing), done.live.audit.max_queue_ms)
+            text = audited_text(done, place, self._comparing)
+            if text.keys:
+                self.offer(text, done.live.audit.max_queue_ms)
 
     def _take(self, text: AuditedText, rows: Sequence[EveryExit] | None) -> None:
         """Take what the engine's thread has found, and leave the rest to the auditor's."""

@@ -42,6 +42,7 @@ class Classification:
         flag: thresholds by label in the place of the flag that is asked for; a guardrail's.
         assigned: whether the operator has chosen the profile, as `AppliedPolicy.exit_for` has it.
         max_rows: most windows of all inputs together.
+        judged: whether the answers count in the verdict on the arm of a rollout.
         traced: whether the rows record the runs that they are in.
         inputs: what is to be classified.
         special_tokens: whether special tokens in texts are text.
@@ -72,6 +73,7 @@ class Classification:
     assigned: bool = False
     max_rows: int | None = None
     traced: bool = False
+    judged: bool = False
     inputs: Sequence[Input] = field(init=False)
     special_tokens: SpecialTokens | None = field(init=False)
     num_tokens: int = field(default=0, init=False)

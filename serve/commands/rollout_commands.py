@@ -88,28 +88,39 @@ def status(ctx: typer.Context) -> None:
     remote.show(remote.get("/rollout"), terminal.rollout)
 
 
-def _move(name: str) -> Callable[..., None]:
+@command()
+def promote(
+    ctx: typer.Context,
+    version: Annotated[
+        int, typer.Option(help="Version at which `status` has shown the rollout.", min=1)
+    ],
+    why: Why = None,
+) -> None:
+    """Go on to the next step now; after the last one the candidate becomes the policy."""
+    _move(ctx, "promote", version, why)
+
+
+def _moving(name: str) -> Callable[..., None]:
     """Return a command that moves the rollout."""
 
-    def move(
-        ctx: typer.Context,
-        version: Based = None,
-        why: Why = None,
-    ) -> None:
-        remote: Remote = ctx.obj
-        answer = remote.send("POST", f"/rollout/{name}", version=version, why=why)
-        remote.show(answer, terminal.rollout)
+    def move(ctx: typer.Context, version: Based = None, why: Why = None) -> None:
+        _move(ctx, name, version, why)
 
     return move
 
 
+def _move(ctx: typer.Context, name: str, version: int | None, why: str | None) -> None:
+    remote: Remote = ctx.obj
+    answer = remote.send("POST", f"/rollout/{name}", version=version, why=why)
+    remote.show(answer, terminal.rollout)
+
+
 for _name, _help in {
-    "promote": "Go on to the next step now; after the last one the candidate becomes the policy.",
     "pause": "Keep the share as it is; a bound that is broken still ends the rollout.",
     "resume": "Begin the step of a paused rollout anew.",
     "abort": "Go back to the policy for all requests.",
 }.items():
-    command(_name, help=_help)(_move(_name))
+    command(_name, help=_help)(_moving(_name))
 
 
 def _bounds(given: dict[str, float | None]) -> dict[str, float]:

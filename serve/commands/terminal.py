@@ -120,6 +120,8 @@ def rollout(fields: Fields) -> Iterator[Text]:
     yield Text(plain(f"  verdict: {fields['verdict']}"), "red" if failed else "")
     if "why" in fields:
         yield Text(f"  {plain(fields['why'])}", "italic")
+    if "note" in fields:
+        yield Text(f"  {plain(fields['note'])}", "yellow")
     if "ends_at" in fields:
         yield Text(plain(f"  judged from {fields['ends_at']} on"))
     for name, arm in fields["arms"].items():
@@ -139,7 +141,7 @@ def _of_arm(arm: Fields) -> Fields:
         arm.get(name, {}) for name in ("layers", "disagreement", "error_rate", "slow")
     )
     return {
-        **{name: arm.get(name) for name in ("answers", "requests", "p99_ms")},
+        **{name: arm.get(name) for name in ("answers", "requests", "uncounted", "p99_ms")},
         "slow": slow.get("rate"),
         "slow_interval": _interval(slow),
         "errors": failed.get("rate"),
@@ -148,6 +150,7 @@ def _of_arm(arm: Fields) -> Fields:
         "layers_interval": _interval(layers),
         "audits": audited["audits"],
         "skipped": audited["skipped"] or None,
+        "unseen": audited.get("unseen") or None,
         "disagreement": audited.get("rate"),
         "interval": _interval(audited),
     }

@@ -71,7 +71,7 @@ OF_MODELS: Final = {
         counts=True,
     ),
     "rollout_answers": Declared(
-        "Texts that this replica has answered while rollouts ran, by arm.",
+        "Texts of this replica that count in verdicts on rollouts, by arm.",
         ("model", "arm"),
         counts=True,
     ),

@@ -5,6 +5,7 @@ are few and of their own: threads that answers use must wait for neither.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -43,21 +44,26 @@ class PolicyThreads(_Threads):
 
     def __init__(self) -> None:
         super().__init__(_NUM_THREADS, "policies")
-        self._num_changes = 0
+        self._back = _Threads(1, "policies-back")
+        self._waiting = Counter[bool]()
 
-    async def change(self, call: Callable[[], _Made]) -> _Made:
+    async def change(self, call: Callable[[], _Made], back: bool = False) -> _Made:
         """Return what a client's call returns.
+
+        Args:
+            call: makes the change.
+            back: whether it goes back to what was before, for which other changes leave a thread.
 
         Raises:
             Overloaded: too many of them wait already.
         """
-        if self._num_changes >= _MOST_CHANGES:
+        if self._waiting[back] >= _MOST_CHANGES:
             raise Overloaded("too many changes of policies wait already; try again", _RETRY_AFTER_S)
-        self._num_changes += 1
+        self._waiting[back] += 1
         try:
-            return await self.run(call)
+            return await (self._back if back else self).run(call)
         finally:
-            self._num_changes -= 1
+            self._waiting[back] -= 1
 
 
 class DryRunThread(_Threads):

@@ -18,6 +18,9 @@ Verdict = Literal["successful", "failed", "inconclusive"]
 SLOW_SHARE: Final = 0.01
 # Probability that any verdict on a rollout is ever wrong.
 DELTA: Final = 0.05
+# If requests were dealt one by one, it would be less likely than one in 20,000 that none of so many
+# expected ones follows the candidate.
+_SURELY_SOME: Final = 10
 _ARMS: Final[tuple[Arm, ...]] = ("live", "candidate")
 
 
@@ -48,12 +51,22 @@ class Disagreement(Rate):
     audits: int
     differ: int
     skipped: int = Field(description="Drawn texts that were not audited: the server was busy.")
+    unseen: int = Field(
+        description="Texts that overload has moved to a faster rule. No audit looks at them, so "
+        "each may differ: the bound is passed only if it holds even then."
+    )
+
+    def of_all(self, answers: int) -> Interval:
+        """Return bounds of the rate among all answers, of which any that is unseen may differ."""
+        unseen = self.unseen / answers if answers else 0.0
+        seen = 1 - unseen
+        return Interval(low=seen * self.low, high=min(1.0, seen * self.high + unseen))
 
 
 class Slow(Rate):
-    """Requests that took longer than the bound `p99_ms`, or whose deadline has passed.
+    """Requests that took longer than the bound `p99_ms`.
 
-    A client that has left without an answer counts if it has waited longer than the bound.
+    One whose client has left or whose deadline has passed counts if it has waited longer than that.
     """
 
     over: int
@@ -73,6 +86,11 @@ class ArmReport(BaseModel):
         description="Requests that were answered, that failed, or that the arm's policy refused."
     )
     errors: int = Field(description="Requests that were not answered.")
+    uncounted: int = Field(
+        description="Further requests, which count in no verdict: they asked by a rule, a target "
+        "or a name of their own, their own deadline has cut them short, or their client had had "
+        "its share."
+    )
     share: float | None = Field(
         default=None, description="This arm's share of the requests of both arms."
     )
@@ -97,8 +115,9 @@ class ArmReport(BaseModel):
         """Return what was found of a bound: the value, None of nothing, and its interval."""
         if bound == "layers":
             return self.layers.mean, self.layers
-        found = {"disagreement": self.disagreement, "p99_ms": self.slow, "errors": self.error_rate}
-        rate = found[bound]
+        if bound == "disagreement":
+            return self.disagreement.rate, self.disagreement.of_all(self.answers)
+        rate = self.slow if bound == "p99_ms" else self.error_rate
         assert rate is not None
         return rate.rate, rate
 
@@ -116,9 +135,32 @@ class Judged(NamedTuple):
 
     @property
     def unknown(self) -> bool:
-        """Whether nothing at all is known of some bound, such as before the first audit."""
+        """Whether nothing at all is known of some bound, such as before the first audit.
+
+        So it is of the answers that overload has degraded, where they leave a bound open.
+        """
         candidate = self.arms["candidate"]
-        return any(candidate.figure(bound)[0] is None for bound in candidate.verdicts)
+        open_ = candidate.verdicts.get("disagreement") == "inconclusive"
+        nothing = any(candidate.figure(bound)[0] is None for bound in candidate.verdicts)
+        return nothing or (open_ and candidate.disagreement.unseen > 0)
+
+    def note(self, rollout: Rollout) -> str | None:
+        """Say why the candidate has no requests that count, if many should."""
+        live, candidate = self.arms["live"].requests, self.arms["candidate"]
+        if candidate.requests:
+            return None
+        if candidate.uncounted >= _SURELY_SOME:
+            return (
+                f"none of the candidate's {candidate.uncounted} requests counts: they ask by a "
+                "rule, a target or a name of their own, or their own deadline cuts them short"
+            )
+        if live * rollout.percent / 100 < _SURELY_SOME:
+            return None
+        return (
+            f"none of {live} requests has followed the candidate at {rollout.percent:g} %: all "
+            "come with a few values of X-Offramp-Sticky, which decide; leave that header out, or "
+            "send one value for each user or session"
+        )
 
     @property
     def answered(self) -> int:
@@ -147,7 +189,9 @@ def judge(rollout: Rollout, counts: AuditCounts, exits: Sequence[int]) -> Judged
         for name, tally in tallies.items()
     }
     candidate = arms["candidate"]
-    verdicts = {name: _verdict(candidate, name, bound) for name, bound in bounds.items()}
+    # With all requests in the candidate, the live arm tells nothing of the present.
+    beside = arms["live"] if rollout.steps[rollout.step] < 100 else None
+    verdicts = {name: _verdict(candidate, beside, name, bound) for name, bound in bounds.items()}
     arms["candidate"] = candidate.model_copy(update={"verdicts": verdicts})
     return Judged(arms, _worst(verdicts))
 
@@ -155,10 +199,12 @@ def judge(rollout: Rollout, counts: AuditCounts, exits: Sequence[int]) -> Judged
 def _report(tally: Tally, total: int, timed: bool, exits: Sequence[int], delta: float) -> ArmReport:
     own = tally.traffic or Traffic()
     audits = {"audits": tally.audited, "differ": tally.differ, "skipped": tally.skipped}
+    audits["unseen"] = own.degraded
     return ArmReport(
         answers=sum(own.exits.values()),
         requests=own.requests,
         errors=own.errors,
+        uncounted=own.uncounted,
         share=own.requests / total if total else None,
         layers=_layers(own.exits, exits, delta),
         disagreement=Disagreement(**audits, **_rate(tally.differ, tally.audited, delta)),
@@ -187,10 +233,16 @@ def _layers(found: Mapping[int, int], exits: Sequence[int], delta: float) -> Mea
     return MeanLayers(mean=mean, low=first + span * low, high=first + span * high)
 
 
-def _verdict(arm: ArmReport, name: str, bound: float) -> Verdict:
+def _verdict(arm: ArmReport, beside: ArmReport | None, name: str, bound: float) -> Verdict:
     most = SLOW_SHARE if name == "p99_ms" else bound
     _, found = arm.figure(name)
-    if found.low > most:
+    # What slows down or fails the requests of both arms is not the candidate's doing.
+    if beside and name in ("p99_ms", "errors"):
+        rate, interval = beside.figure(name)
+        of_both = 0.0 if rate is None else interval.high
+    else:
+        of_both = 0.0
+    if found.low > max(most, of_both):
         return "failed"
     return "successful" if found.high <= most else "inconclusive"
 

@@ -89,6 +89,7 @@ class RolloutWatch:
         """Take the model's policy and exit layers, and where all replicas count."""
         self._model, self._policy, self._exits, self._count = model, policy, exits, count
         self._store, self._counts = store, AuditCounts()
+        self._latest: tuple[AuditCounts, Rollout | None, Judged | None] = self._counts, None, None
         self._traffic: dict[ArmOf, ArmTraffic] = {}
         self._webhook = Webhook()
         self._judged, self._looks_left = "", 0  # the last rollout, and looks at it after its end
@@ -121,7 +122,11 @@ class RolloutWatch:
 
     def latest(self, rollout: Rollout) -> Judged:
         """Judge a rollout by the counts that were read last."""
-        return judge(rollout, self._counts, self._exits)
+        counts, (of, judged_of, judged) = self._counts, self._latest
+        if judged is None or of is not counts or judged_of is not rollout:
+            judged = judge(rollout, counts, self._exits)
+            self._latest = counts, rollout, judged
+        return judged
 
     def look(self) -> None:
         """Judge the rollout that runs, if any, and make the move that follows.
@@ -192,4 +197,6 @@ def _findings(rollout: Rollout, judged: Judged) -> str:
                 f"{of} {100 * found.low:.3g} to {100 * found.high:.3g} %, at most {100 * most:g} %"
             )
         said.append(f"{arm.verdicts[name]}: {what}")
+    if "disagreement" in arm.verdicts and (unseen := arm.disagreement.unseen):
+        said.append(f"overload had degraded {unseen} of {arm.answers} answers, which no audit sees")
     return "; ".join(said)

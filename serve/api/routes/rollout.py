@@ -1,13 +1,13 @@
 """Guarded rollouts of a model's policy."""
 
 from contextlib import suppress
-from typing import Any, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
 from serve.api.context import AppContext
 from serve.api.policy_change import change_policy, tag_of
-from serve.api.policy_edits import PolicyEdit, Proposal, UnconditionalEdit
+from serve.api.policy_edits import MAX_VERSION, PolicyEdit, Proposal, UnconditionalEdit
 from serve.api.replicas import Followers
 from serve.api.request import Request
 from serve.api.response import Response, json_response
@@ -34,6 +34,20 @@ class RolloutMove(UnconditionalEdit):
         watch, rollout = classifier.rollout, entry.running
         answered = watch.judge(rollout).answered if rollout else 0
         return moved(entry, action, answered, self.why)
+
+
+class RolloutPromotion(RolloutMove):
+    """A move to the next step of the rollout that was seen at a version."""
+
+    needs_version: ClassVar[bool] = True
+
+    version: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_VERSION,
+        description="The version at which the rollout was seen; 409 if it has moved since. Without "
+        "it the header `If-Match` must name the version: 428.",
+    )
 
 
 class RolloutStart(Plan, Proposal, UnconditionalEdit):
@@ -130,6 +144,9 @@ class RolloutReport(PublicRollout):
         description="The verdict on all bounds together. `too early`: no bound is broken, and the "
         "step has not held long enough or has too few answers."
     )
+    note: str | None = Field(
+        default=None, description="What keeps the rollout from going on, and what to do about it."
+    )
     history: list[RolloutEntry] = Field(description="The rollout's moves, newest first.")
 
     @classmethod
@@ -151,6 +168,7 @@ class RolloutReport(PublicRollout):
             ends_at=rollout.ends_at if rollout.state == "running" else None,
             arms=found.arms,
             verdict="too early" if early and rollout.active else found.verdict,
+            note=found.note(rollout) if rollout.active else None,
             history=[RolloutEntry.of(entry) for entry in own],
             **further,
         )
@@ -180,7 +198,9 @@ async def start_rollout(context: AppContext, request: Request, body: RolloutStar
     return await _move(context, request, body, "rollout")
 
 
-async def promote_rollout(context: AppContext, request: Request, body: RolloutMove) -> Response:
+async def promote_rollout(
+    context: AppContext, request: Request, body: RolloutPromotion
+) -> Response:
     """Go on to the next step now; after the last one the candidate becomes the policy."""
     return await _move(context, request, body, "promote")
 
@@ -212,7 +232,8 @@ async def _move(
 
 
 def _moving(below: str, handle: Handler, schema: type[PolicyEdit]) -> Route:
-    errors = {status: why for status, why in CHANGE_ERRORS.items() if status != 428}
+    without = () if schema.needs_version else (428,)
+    errors = {status: why for status, why in CHANGE_ERRORS.items() if status not in without}
     return Route(
         "POST",
         f"{_PATH}{below}",
@@ -232,7 +253,7 @@ _NONE: Final = {404: LOOK_ERRORS[404]}
 ROUTES: Final = (
     Route("GET", _PATH, show_rollout, "read", tag=_TAG, shown=_SHOWN, errors=_NONE),
     _moving("", start_rollout, RolloutStart),
-    _moving("/promote", promote_rollout, RolloutMove),
+    _moving("/promote", promote_rollout, RolloutPromotion),
     _moving("/pause", pause_rollout, RolloutMove),
     _moving("/resume", resume_rollout, RolloutMove),
     _moving("/abort", abort_rollout, RolloutMove),

@@ -46,14 +46,16 @@ export function Rollout({ path, on, changed }) {
     };
   }, [path, ...on]);
   const [failed, setFailed] = useState(null);
-  const press = (action) => call("POST", `${path}/rollout/${action}`, {}).then(
+  const { found } = state;
+  // The next step is that of the step that is shown, even if the rollout has just moved by itself.
+  const press = (action) => call("POST", `${path}/rollout/${action}`, action === "promote" ? { version: found.version } : {}).then(
     () => { setFailed(null); look(); changed(); },
     setFailed,
   );
-  const { found } = state;
   if (!found || found.state === "none") return null;
   const figures = html`<${Steps} found=${found} /><${Arms} found=${found} />`;
   return html`<${Card} title=${`Rollout: ${found.state}`} note=${found.why || ""} class="card rollout">
+    ${found.note ? html`<p>${found.note}</p>` : ""}
     ${found.state in BUTTONS ? figures : html`<details><summary>Its figures</summary>${figures}</details>`}
     <div class="buttons">${(BUTTONS[found.state] || []).map((action) => html`
       <button type="button" class=${action === "promote" ? "" : "secondary outline"} onClick=${() => press(action)}>

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from serve.api.choices import Locks, bound, model_for, undecided
+from serve.api.choices import Locks, bound, model_for, note_own_choice, undecided
 from serve.api.classify import read_fields, respond
 from serve.api.context import AppContext
 from serve.api.request import Request
@@ -111,6 +111,7 @@ async def flag_texts(
             raise InvalidRequest(f"{place}: profile and exit at once; send one")
         fields["exit"] = {"profile": parameters.profile}
     asked = bound(request.client, read_fields(fields, request.headers, names))
+    note_own_choice(request, classifier, asked, assigned)
     locks = Locks(request, classifier, asked, True, assigned)
     locks.check(asked)
     flag, least = _flag(classifier, locks, asked, parameters)

@@ -106,6 +106,8 @@ def _note_arm(request: Request, asked_of: Sequence[Classifier], detector: str) -
         asked_of = [each for each in asked_of if detector in _detectors_of_arms(each)]
     if len(asked_of) == 1:
         followed_by(request, asked_of[0])
+        if detector not in asked_of[0].policy.current.policy.detectors:
+            request.judged = False  # no policy is to blame
 
 
 def _detectors_of_arms(classifier: Classifier) -> set[str]:

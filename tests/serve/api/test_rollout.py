@@ -132,7 +132,7 @@ def test_server_without_a_rollout_says_nothing_of_arms(server: LiveServer) -> No
     answer = server.classify("w1")
     assert "x-offramp-arm" not in answer.headers
     assert "arm" not in answer.json()
-    assert refused(server, "/promote")[:2] == (409, "rollout_conflict")
+    assert refused(server, "/promote", version=1)[:2] == (409, "rollout_conflict")
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,9 @@ def test_operator_moves_a_rollout_to_its_end(start_server: StartServer) -> None:
     assert move(server, "/pause", why="lunch")["state"] == "paused"
     assert move(server, "/resume")["state"] == "running"
     assert refused(server, "/promote", version=1)[:2] == (409, "version_conflict")
+    assert refused(server, "/promote", why="blind")[:2] == (428, "precondition_required")
     assert move(server, "/promote", version=4)["percent"] == 40.5
-    ended = move(server, "/promote", why="all well")
+    ended = move(server, "/promote", version=5, why="all well")
     assert (ended["state"], ended["percent"]) == ("promoted", 100)
     assert [each["action"] for each in ended["history"]] == [
         "promote", "promote", "resume", "pause", "rollout",
@@ -315,6 +316,86 @@ def test_guardrails_that_a_candidate_takes_away_are_its_errors(start_server: Sta
             assert (answer.status_code == 200) == (answer.headers["x-offramp-arm"] == "live")
     assert refusals
     assert until(lambda: server.http.get(PATH).json()["arms"]["candidate"]["errors"] == refusals)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"exit": {"profile": "nope"}},
+        {"exit": {"rule": "layer", "layer": 1}},
+        {"exit": {"target": {"max_ms": 1e-9}}},
+        {"timeout_ms": 0.001},
+    ],
+)
+def test_what_a_request_brings_itself_counts_in_no_verdict(
+    start_server: StartServer, own: dict[str, Any]
+) -> None:
+    server = start_server()
+    move(server, **{**START, "steps": [100], "audit_share": 1.0, "bounds": {"disagreement": 0.5}})
+    for _ in range(12):
+        server.classify("w1 w2", **own)
+    shown = until(
+        lambda: (
+            (found := server.http.get(PATH).json())["arms"]["candidate"]["uncounted"] == 12
+            and found
+        )
+    )
+    arm = shown["arms"]["candidate"]
+    assert (arm["requests"], arm["errors"], arm["answers"]) == (0, 0, 0)
+    assert arm["disagreement"]["audits"] == 0
+    assert "none of the candidate's 12 requests counts" in shown["note"]
+
+
+def test_profile_that_only_the_candidate_lacks_is_its_error(start_server: StartServer) -> None:
+    server = start_server()
+    server.put_policy({"default": {"rule": "never"}, "profiles": {"fast": FIRST["default"]}})
+    move(server, **{**START, "steps": [100], "patch": {"profiles": {"fast": None}}})
+    assert server.classify("w1", exit={"profile": "fast"}).status_code == 422
+    assert until(lambda: server.http.get(PATH).json()["arms"]["candidate"]["errors"] == 1)
+
+
+def test_only_keys_that_may_read_choose_by_what_they_are_dealt(
+    bundle_folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys.json"
+    scopes = {"ops": ("admin",), "app": ("classify",), "gateway": ("classify", "read")}
+    headers = {
+        name: {
+            "Authorization": f"Bearer {new_key(Key(name=name, sha256='0' * 64, scopes=own), file)}",
+            "X-Offramp-Sticky": "me",
+            "X-Request-Id": "mine",
+        }
+        for name, own in scopes.items()  # type: ignore[arg-type]
+    }
+    with serving_bundles(bundle_folder, keys=file) as server:
+        server.http.post(PATH, json=START, headers=headers["ops"]).raise_for_status()
+
+        def seen(name: str) -> set[str]:
+            answers = [
+                server.http.post("/v1/classify", json={"inputs": "w1"}, headers=headers[name])
+                for _ in range(40)
+            ]
+            return {answer.headers["x-offramp-arm"] for answer in answers}
+
+        assert seen("app") == {"live", "candidate"}
+        assert len(seen("gateway")) == 1
+
+
+def test_rollout_that_no_request_follows_says_why(start_server: StartServer) -> None:
+    server = start_server()
+    one = {"X-Offramp-Sticky": "the only gateway"}
+
+    def arm() -> str:
+        answer = server.http.post("/v1/classify", json={"inputs": "w1"}, headers=one)
+        return answer.headers["x-offramp-arm"]
+
+    move(server, **START)
+    while arm() != "live":
+        move(server, "/abort")
+        move(server, **START)
+    assert {arm() for _ in range(25)} == {"live"}
+    shown = until(lambda: (found := server.http.get(PATH).json()).get("note") and found)
+    assert "leave that header out" in shown["note"]
 
 
 def test_keys_decide_who_may_start_and_who_may_look(bundle_folder: Path, tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ START = ("rollout", "start", "default={rule: layer, layer: 1}", "--layers", 3)
         ((*START, "--steps", "5;10"), 2, "--steps"),
         ((*START, "--steps", "10,5"), 1, "steps"),
         ((*START, "--on-inconclusive", "hope"), 1, "on_inconclusive"),
-        (("rollout", "promote"), 3, "rollout"),
+        (("rollout", "promote"), 2, "--version"),
+        (("rollout", "promote", "--version", "1"), 3, "rollout"),
         (("models", "load", "third"), 1, "--model-repository"),
         (("models", "alias", "mood"), 2, "--remove"),
         (("models", "alias", "mood", "tiny", "--remove"), 2, "--remove"),
@@ -174,8 +175,9 @@ def test_rollout_from_a_terminal(here: Offramp, live: LiveServer) -> None:
     assert here("rollout", "pause", "--version", 1).status == 3
     assert "paused" in here("rollout", "pause", "--why", "lunch").said
     assert "running" in here("rollout", "resume").said
-    assert json.loads(here("rollout", "promote", "--json").said)["percent"] == 100
-    ended = here("rollout", "promote")
+    seen = ("--version", json.loads(here("rollout", "status", "--json").said)["version"])
+    assert json.loads(here("rollout", "promote", *seen, "--json").said)["percent"] == 100
+    ended = here("rollout", "promote", "--version", seen[1] + 1)
     assert ended.said.startswith("tiny  promoted  100 %")
     assert "version 2  " in ended.said
     assert here("rollout", "abort").status == 3

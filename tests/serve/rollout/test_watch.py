@@ -149,6 +149,34 @@ def test_every_bound_passes_the_good_and_fails_the_bad(
 
 
 @pytest.mark.parametrize(
+    ("bounds", "own"), [({"p99_ms": 50}, "slow"), ({"errors": 0.01}, "errors")]
+)
+@pytest.mark.parametrize(
+    ("steps", "live", "action"),
+    [([10, 50], 0, "failed"), ([10, 50], 1000, "pause"), ([100], 1000, "failed")],
+)
+def test_what_the_live_arm_suffers_too_fails_no_candidate(
+    replica: Replica, bounds: Any, own: str, steps: Any, live: int, action: str
+) -> None:
+    replica.start(steps=steps, bounds=bounds, min_answers=1)
+    replica.answer(answers=2000, arm="live", **{own: live})
+    replica.answer(answers=2000, **{own: 1000})
+    assert replica.look().action == action
+
+
+@pytest.mark.parametrize("wanted", ["promote", "pause"])
+def test_answers_that_overload_has_degraded_pass_no_bound_unseen(
+    replica: Replica, wanted: str
+) -> None:
+    replica.start(on_inconclusive=wanted)
+    replica.answer(audits=2000, answers=3000, degraded=1000)
+    paused = replica.look()
+    assert (paused.action, replica.percent) == ("pause", 10)
+    assert paused.why is not None
+    assert "1000 of 3000 answers" in paused.why
+
+
+@pytest.mark.parametrize(
     ("wanted", "action", "percent"),
     [("pause", "pause", 10), ("promote", "rollout", 50), ("abort", "abort", 0)],
 )
