@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import torch
 import transformers
-from transformers import PreTrainedTokenizerBase
+from torch import Tensor
 
-from models.checkpoints.compared_texts import texts, texts_with
-from models.checkpoints.differences import Row, differing_ids, logit_gap
+from models.checkpoints.compared_ids import Row, added_tokens, differing_ids, sample_rows
 from models.checkpoints.formats import LoadedCheckpoint
 from models.checkpoints.original import Logits, OriginalFails, OriginalModel, open_original
 from models.checkpoints.tokenizer_files import check_around
@@ -19,8 +18,8 @@ from serve.tokenization.tokenizer import TextEncoder
 
 # Largest difference of a logit, as a share of it where it is larger than 1.
 TOLERANCE = 1e-4
-# Of longer texts only the ids are compared, and of texts with added tokens the logits of so many.
-_MOST_TOKENS, _WITH_ADDED = 512, 4
+# Of longer texts only the ids are compared, and of all texts the logits of so many.
+_MOST_TOKENS, _MOST_ROWS = 512, 17
 
 
 class Served(NamedTuple):
@@ -53,14 +52,12 @@ def compare(folder: Path, loaded: LoadedCheckpoint, served: Served) -> str:
     Raises:
         UnusableCheckpoint: something differs; the message shows the first difference.
     """
-    original = open_original(folder, loaded)
-    missing = list(original.missing)
-    added = _added_tokens(served.tokenizer, original.tokenizer, loaded.model.config.vocab_size)
-    samples = texts(served.tokenizer.max_tokens, pairs=loaded.info.exits.task != "token")
-    rows = [Row.of(text, served.tokenizer) for text in (*samples, *texts_with(added))]
-    said = []
+    original, unplaced_id = open_original(folder, loaded), loaded.model.backbone.unplaced_id
+    missing, said = list(original.missing), []
+    added = added_tokens(served.tokenizer, original.tokenizer, loaded.model.config.vocab_size)
+    rows = sample_rows(folder, served.tokenizer, added, loaded.info.exits.task != "token")
     if original.tokenizer is not None:
-        found = _first_difference(rows, original.tokenizer, loaded.model.backbone.has_token_types)
+        found = differing_ids(rows, original.tokenizer, served.tokenizer.max_tokens)
         if found is None:
             name = type(original.tokenizer).__name__
             said.append(f"the ids of {name} in {len(rows)} texts with {len(added)} added tokens")
@@ -69,21 +66,24 @@ def compare(folder: Path, loaded: LoadedCheckpoint, served: Served) -> str:
         else:
             raise UnusableCheckpoint(f"{folder}: the tokenizer differs from transformers: {found}")
     if original.model is not None:
-        check_around(loaded.tokenizer, loaded.model.backbone.unplaced_id, folder)
-        computed = [row for row in rows[: len(samples) + _WITH_ADDED] if _is_computed(row, loaded)]
+        check_around(loaded.tokenizer, unplaced_id, folder)
+        # RoBERTa's and MPNet's positions skip the padding token where a text has it, which is not
+        # done here: no text of a client has it.
+        computed = [
+            row
+            for row in rows[:_MOST_ROWS]
+            if len(row.tokens.input_ids) <= _MOST_TOKENS and unplaced_id not in row.tokens.input_ids
+        ]
         try:
             gap = _largest_gap(folder, computed, served.logits, original.model)
             said.append(f"logits of {original.model.name} to {gap:.1g} in {len(computed)} texts")
         except OriginalFails as error:
             missing.append(str(error))
-    return _sentence(said, missing)
-
-
-def _first_difference(
-    rows: list[Row], original: PreTrainedTokenizerBase, types_too: bool
-) -> str | None:
-    found = (differing_ids(row, original, types_too) for row in rows)
-    return next(filter(None, found), None)
+    version, reasons = f"transformers {transformers.__version__}", "; ".join(missing)
+    if not said:
+        return f"not compared with {version}: {reasons}"
+    partly = f". Not compared: {reasons}" if missing else ""
+    return f"compared with {version}: {' and '.join(said)}{partly}"
 
 
 def _largest_gap(folder: Path, rows: list[Row], served: Logits, original: OriginalModel) -> float:
@@ -91,57 +91,35 @@ def _largest_gap(folder: Path, rows: list[Row], served: Logits, original: Origin
 
     Raises:
         OriginalFails: transformers cannot compute a text.
-        UnusableCheckpoint: a logit is further off than is allowed.
+        UnusableCheckpoint: a logit is further off than is allowed, or no number.
     """
     if not rows:
         raise OriginalFails("in every sample text are tokens that the model takes for padding")
     largest = 0.0
     for row in rows:
         wanted = original(*row.inputs)[0]
-        if not wanted.isfinite().all():
-            place = logit_gap(wanted, wanted, original.labels).place
-            raise UnusableCheckpoint(
-                f"{folder}: in {row}, {place} is no number by {original.name} itself: its "
-                "weights hold NaN or too large numbers, as after a training that diverged"
-            )
         with torch.no_grad():
-            found = logit_gap(served(*row.inputs)[0], wanted, original.labels)
-        largest = max(largest, found.size)
-        if found.size > TOLERANCE:
+            found = served(*row.inputs)[0]
+        gaps = ((found - wanted).abs() / wanted.abs().clamp(min=1)).nan_to_num(torch.inf).flatten()
+        worst = int(gaps.argmax())
+        place = f"in {row}, {_place(worst, found, original.labels)} is"
+        if not wanted.isfinite().all():
             raise UnusableCheckpoint(
-                f"{folder}: the model differs from transformers: in {row}, {found.place} is "
-                f"{found.theirs:.6g} by {original.name}, and {found.ours:.6g} as it would be "
-                "served; a setting of config.json may ask for another computation"
+                f"{folder}: {place} no number by {original.name} itself: its weights hold NaN or "
+                "too large numbers, as after a training that diverged"
+            )
+        largest = max(largest, float(gaps[worst]))
+        if gaps[worst] > TOLERANCE:
+            raise UnusableCheckpoint(
+                f"{folder}: the model differs from transformers: {place} "
+                f"{float(wanted.flatten()[worst]):.6g} by {original.name}, and "
+                f"{float(found.flatten()[worst]):.6g} as it would be served; a setting of "
+                "config.json may ask for another computation"
             )
     return largest
 
 
-def _is_computed(row: Row, loaded: LoadedCheckpoint) -> bool:
-    """Return whether the logits of a text are compared.
-
-    RoBERTa's and MPNet's positions skip the padding token where a text has it, which is not done
-    here: no text of a client has it.
-    """
-    ids = row.tokens.input_ids.tolist()
-    return len(ids) <= _MOST_TOKENS and loaded.model.backbone.unplaced_id not in ids
-
-
-def _added_tokens(
-    served: TextEncoder, original: PreTrainedTokenizerBase | None, vocab_size: int
-) -> list[str]:
-    """Return the tokens that either tokenizer takes out of a text before it reads words.
-
-    transformers adds special tokens of its own to a small vocabulary, which have no embeddings.
-    """
-    both = served.tokenizer.get_added_tokens_decoder()
-    if original is not None:
-        both |= {i: token for i, token in original.added_tokens_decoder.items() if i < vocab_size}
-    return list(dict.fromkeys(token.content for token in both.values()))
-
-
-def _sentence(said: list[str], missing: list[str]) -> str:
-    version, reasons = f"transformers {transformers.__version__}", "; ".join(missing)
-    if not said:
-        return f"not compared with {version}: {reasons}"
-    partly = f". Not compared: {reasons}" if missing else ""
-    return f"compared with {version}: {' and '.join(said)}{partly}"
+def _place(index: int, logits: Tensor, labels: list[str]) -> str:
+    """Name one of (labels,) or (tokens, labels) logits."""
+    token = f"token {index // len(labels) + 1}, " if logits.ndim == 2 else ""
+    return f"{token}the logit of {labels[index % len(labels)]!r}"

@@ -6,15 +6,7 @@ from typing import Protocol
 
 from tokenizers import Tokenizer
 
-from models.checkpoints import (
-    elasticbert,
-    fastbert,
-    highways,
-    offramp,
-    pabee,
-    plain_classifier,
-    sledgehammer,
-)
+from models.checkpoints import elasticbert, fastbert, highways, offramp, pabee, plain_classifier
 from models.checkpoints.build_model import build_model
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint, unsupported
@@ -58,7 +50,6 @@ _FORMATS: tuple[Format, ...] = (
     elasticbert,
     fastbert,
     pabee,
-    sledgehammer,
     plain_classifier,
 )
 
@@ -123,8 +114,7 @@ def load(
     _check_padding(parsed, folder)
     tokenizer = read_tokenizer(folder, parsed.info.format, parsed.info.family)
     check_embeddings(tokenizer, parsed.config.vocab_size, folder)
-    info = replace(parsed.info, notes=(*parsed.info.notes, *tokenizer.notes))
-    model = build_model(parsed)
+    info, model = parsed.info, build_model(parsed)
     if info.format != "Offramp":  # which is trained and served with the same positions
         check_around(tokenizer.content, model.backbone.unplaced_id, folder)
     limit = max_tokens(folder, model, Tokenizer.from_str(tokenizer.content))
@@ -170,6 +160,13 @@ def _parse(raw: RawCheckpoint) -> ParsedCheckpoint:
 
 def _no_classifier(raw: RawCheckpoint) -> str:
     """Return what the folder holds instead, and the next step."""
+    if raw.weights.has(r".*_sum_weights\b"):
+        return (
+            f"{raw.folder} is a Sledgehammer checkpoint (Schwartz et al. 2020): its heads read a "
+            "weighted sum of the states after all layers so far, which segments do not pass on. "
+            "Train exits on its backbone with `offramp train` instead, and ask for "
+            '{"rule": "confidence", "threshold": T}, its rule'
+        )
     step = f"`offramp train --encoder {raw.folder} --train FILE --dev FILE --out MODEL`"
     if any((raw.folder / name).exists() for name in ("config_setfit.json", "model_head.pkl")):
         return (

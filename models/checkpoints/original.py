@@ -1,6 +1,5 @@
 """A checkpoint as transformers itself loads and computes it, to compare with."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from transformers.utils.logging import (
     is_progress_bar_enabled,
 )
 
-from models.checkpoints.auto_tokenizer import load_auto_tokenizer, quiet
+from models.checkpoints.auto_tokenizer import LOCAL, load_auto_tokenizer, quiet
 from models.checkpoints.formats import LoadedCheckpoint
 from models.checkpoints.parsed import CheckpointInfo
 from models.encoders.first_layers import cut_config
@@ -36,9 +35,6 @@ from models.weight_files import read_weights
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 
-_LOCAL = {"trust_remote_code": False, "local_files_only": True}
-# ElasticBERT's encoder is BERT's under another name.
-_ELASTICBERT = re.compile(r"^elasticbert\.")
 # Characters of transformers' own errors, which may be long.
 _SHOWN = 200
 
@@ -98,30 +94,30 @@ def open_original(folder: Path, loaded: LoadedCheckpoint) -> Original:
     if loaded.info.exits.unbiased_norm:
         return Original(None, None, ("transformers has no encoder with FastBERT's norms",))
     missing: list[str] = []
+
+    def attempt(what: str, load: Callable[[], Any]) -> Any:
+        try:
+            return load()
+        except Exception as error:  # transformers raises no narrower type
+            missing.append(f"{what} cannot load it ({in_one_line(error)[:_SHOWN]})")
+            return None
+
     with quiet(), without_bars():
-        config = _attempt(missing, "AutoConfig", lambda: _config(folder, loaded.info))
+        config = attempt("AutoConfig", lambda: _config(folder, loaded.info))
         if config is None:
             return Original(None, None, tuple(missing))
-        tokenizer = _attempt(
-            missing, "AutoTokenizer", lambda: load_auto_tokenizer(folder, loaded.info.family)
+        tokenizer = attempt(
+            "AutoTokenizer", lambda: load_auto_tokenizer(folder, loaded.info.family)
         )
-        model = _attempt(missing, "AutoModel", lambda: _model(folder, loaded, config))
+        model = attempt("AutoModel", lambda: _model(folder, loaded, config))
     return Original(tokenizer, model, tuple(missing))
-
-
-def _attempt(missing: list[str], what: str, load: Callable[[], Any]) -> Any:
-    try:
-        return load()
-    except Exception as error:  # transformers raises no narrower type
-        missing.append(f"{what} cannot load it ({in_one_line(error)[:_SHOWN]})")
-        return None
 
 
 def _config(folder: Path, info: CheckpointInfo) -> PreTrainedConfig:
     """Return the config as transformers reads it, of the family that was found in the weights."""
     stated = read_json(folder, CONFIG)
     if stated.get("model_type") == info.family:
-        config = AutoConfig.from_pretrained(folder, **_LOCAL)
+        config = AutoConfig.from_pretrained(folder, **LOCAL)
     else:
         config = CONFIG_MAPPING[info.family].from_dict(stated | {"model_type": info.family})
     config._attn_implementation = None  # the default: another may need what is not installed
@@ -130,17 +126,21 @@ def _config(folder: Path, info: CheckpointInfo) -> PreTrainedConfig:
 
 def _model(folder: Path, loaded: LoadedCheckpoint, config: PreTrainedConfig) -> OriginalModel:
     """Return the classifier, or the encoder with the last exit's head if that is not its own."""
-    weights = {_ELASTICBERT.sub("bert.", n): value for n, value in read_weights(folder).items()}
+    # ElasticBERT's encoder is BERT's under another name.
+    weights = {
+        f"bert.{n.removeprefix('elasticbert.')}" if n.startswith("elasticbert.") else n: value
+        for n, value in read_weights(folder).items()
+    }
     of_tokens = loaded.info.exits.task == "token"
     auto = AutoModelForTokenClassification if of_tokens else AutoModelForSequenceClassification
-    types_too = loaded.model.backbone.has_token_types
-    labels = loaded.model.labels
+    types_too, labels = loaded.model.backbone.has_token_types, loaded.model.labels
     whole, lacks = _built(auto, config, weights)
     if not lacks:
         name = type(whole).__name__
         return OriginalModel(name, labels, lambda *inputs: _run(whole, types_too, *inputs).logits)
     encoder, of_encoder = _built(AutoModel, config, weights)
-    if of_encoder:
+    # An encoder's own pooler is no part of its hidden states.
+    if any("pooler" not in name for name in of_encoder):
         raise ValueError(f"{type(whole).__name__} has {min(lacks)}, and the folder does not")
     head = loaded.model.head(len(loaded.model.exits) - 1)
 
@@ -160,9 +160,7 @@ def _built(
     model, found = kind.from_pretrained(
         None, config=config, state_dict=weights, output_loading_info=True, dtype=torch.float32
     )
-    # An encoder's own pooler is no part of its hidden states.
-    pooler = set() if auto is not AutoModel else {n for n in found["missing_keys"] if "pooler" in n}
-    return model.eval(), set(found["missing_keys"]) - pooler
+    return model.eval(), set(found["missing_keys"])
 
 
 def _run(model: PreTrainedModel, types_too: bool, ids: Tensor, types: Tensor) -> Any:

@@ -20,17 +20,6 @@ from models.errors import UnusableCheckpoint
 from models.heads import HeadConfig
 from models.multi_exit import ExitConfig
 
-# Encoder names in weights, used if config.json does not name the family.
-_ENCODER_NAMES = {
-    "bert": "bert",
-    "roberta": "roberta",
-    "albert": "albert",
-    "distilbert": "distilbert",
-    "electra": "electra",
-    "deberta": "deberta-v2",
-    "mobilebert": "mobilebert",
-}
-
 _KINDS = ("Sequence", "Token")
 
 _ONE_LOGIT = (
@@ -103,12 +92,12 @@ def read(raw: RawCheckpoint) -> ParsedCheckpoint:
 def _family(raw: RawCheckpoint) -> str:
     if stated := raw.config.get("model_type"):
         return str(stated)
-    seen = [family for name, family in _ENCODER_NAMES.items() if raw.weights.has(rf"{name}\.")]
-    if len(seen) != 1:
-        raise UnusableCheckpoint(
-            f"{raw.folder}: config.json has no model_type, and the weights' names show no family"
-        )
-    return seen[0]
+    for family, (encoder, *_) in FAMILIES.items():
+        if raw.weights.has(rf"{encoder.base_model_prefix}\."):
+            return family
+    raise UnusableCheckpoint(
+        f"{raw.folder}: config.json has no model_type, and the weights' names show no family"
+    )
 
 
 def _task(raw: RawCheckpoint, head: HeadConfig) -> Any:

@@ -3,36 +3,44 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 
 from models.checkpoints.comparison import compare, served_by
-from models.checkpoints.diagnosis import best_saving, find_warnings
+from models.checkpoints.diagnosis import find_warnings, sample_answers
 from models.checkpoints.formats import LoadedCheckpoint
-from models.checkpoints.sample_run import SampleRun, run_samples
 from models.errors import UnusableCheckpoint
 from models.heads import AnyHeadConfig, AttentionHeadConfig
 from models.multi_exit import ExitConfig
 
 
 class Report(NamedTuple):
-    """A checkpoint with the results of its examination."""
+    """A checkpoint with the results of its examination.
+
+    Attributes:
+        loaded: the checkpoint.
+        answers: (exits, samples) of the exits to built-in sentences.
+        compared: what was compared with transformers; empty if something differs.
+        warnings: sentences.
+    """
 
     loaded: LoadedCheckpoint
-    samples: SampleRun
+    answers: NDArray[np.int64]
     compared: str
     warnings: list[str]
 
 
 def examine(folder: Path, loaded: LoadedCheckpoint) -> Report:
     """Run the checkpoint on samples, compare it with transformers, and look for problems."""
-    samples = run_samples(loaded)
-    warnings = find_warnings(loaded, samples)
+    served, compared = served_by(loaded), ""
+    answers = sample_answers(loaded, served.tokenizer)
+    warnings = find_warnings(loaded, answers)
     try:
-        compared = compare(folder, loaded, served_by(loaded))
+        compared = compare(folder, loaded, served)
     except UnusableCheckpoint as error:
-        compared = ""
         warnings.append(f"`offramp export` refuses it: {error}")
-    return Report(loaded, samples, compared, warnings)
+    return Report(loaded, answers, compared, warnings)
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -55,7 +63,6 @@ def as_json(report: Report) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in loaded.model.parameters()),
         "dropped": [{"keys": d.keys, "why": d.why} for d in info.dropped],
         "agreement": _agreement(report),
-        "best_saving": _saving(report),
         "compared": report.compared,
         "notes": list(info.notes),
         "warnings": report.warnings,
@@ -123,22 +130,12 @@ def _agreement(report: Report) -> dict[str, float] | None:
     exits = report.loaded.info.exits
     if exits.task == "regression" or len(exits.exits) == 1:
         return None
-    shares = report.samples.agreement.tolist()
+    shares = (report.answers == report.answers[-1]).mean(axis=1).tolist()
     return {str(layer): round(share, 4) for layer, share in zip(exits.exits, shares, strict=True)}
-
-
-def _saving(report: Report) -> float | None:
-    exits = report.loaded.info.exits
-    one_answer = len(set(report.samples.labels[-1].tolist())) == 1
-    if exits.task != "single_label" or len(exits.exits) == 1 or one_answer:
-        return None
-    return round(best_saving(exits.exits, report.samples), 4)
 
 
 def _agreement_line(facts: dict[str, Any]) -> str:
     if facts["agreement"] is None:
         return ""
     shares = "  ".join(f"{layer}: {share:.0%}" for layer, share in facts["agreement"].items())
-    saved = facts["best_saving"]
-    more = "" if saved is None else f"; at best {saved:.0%} of the layers saved at 95 % agreement"
-    return f"with the last exit, on built-in samples: {shares}{more}"
+    return f"with the last exit, on built-in samples: {shares}"

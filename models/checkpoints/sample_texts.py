@@ -34,15 +34,3 @@ SAMPLE_TEXTS = (
     "An honest, unpretentious film that stays with you.",
     "The handle came off the first time I used it.",
 )
-
-# Texts in which capitals, accents, scripts and spaces show what a tokenizer's settings do.
-MIXED_TEXTS = (
-    "The Film, it wasn't BAD at all!",
-    "naïve Café Übergröße ŁÓDŹ İstanbul",
-    "我喜欢这部电影 and 東京タワー",
-    "  two  spaces,\ttabs\nand lines ",
-    "unaffordable/1,234.50 #tag @name x_y ``quoted'' \u201ccurled\u201d \u2026",
-    "\U0001f3ac film \u200b\u00a0\ufb01ne \u2167 \u0041\u030a",
-    "[CLS] [SEP] [MASK] [UNK] [PAD] <s> </s> <mask>",
-    "",
-)

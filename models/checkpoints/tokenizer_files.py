@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer, processors
 from transformers import BertTokenizer, TokenizersBackend
-from transformers.utils.import_utils import is_sentencepiece_available
 
 from models.checkpoints.auto_tokenizer import TOKENIZER_CONFIG, load_auto_tokenizer
-from models.checkpoints.tokenizer_checks import check_kind, check_settings, compare_ids
 from models.errors import UnusableCheckpoint, in_one_line
 from models.model_files import CONFIG, read_json
 from serve.bundle.loader import TOKENIZER
@@ -21,10 +19,6 @@ from serve.errors import STOPS
 from serve.tokenization.growth import growth_problem
 
 _VOCABULARY = "vocab.txt"
-_SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
-_EXPECTED = (
-    f"{TOKENIZER}, {_VOCABULARY}, vocab.json with merges.txt, or {' or '.join(_SENTENCEPIECE)}"
-)
 # UER's code uses these fixed ids.
 _UER_IDS = {"[UNK]": 100, "[CLS]": 101, "[SEP]": 102}
 
@@ -35,19 +29,17 @@ class ReadTokenizer(NamedTuple):
     Attributes:
         content: the `tokenizers` library's JSON.
         files: names of the files that it was made from.
-        notes: remarks for the user.
     """
 
     content: str
     files: str
-    notes: tuple[str, ...] = ()
 
 
 def read_tokenizer(folder: Path, checkpoint_format: str, family: str) -> ReadTokenizer:
     """Return the tokenizer whose ids are those of `AutoTokenizer`, or of the format's own code.
 
     Raises:
-        UnusableCheckpoint: there is no tokenizer, or no `tokenizer.json` gives the same ids.
+        UnusableCheckpoint: there is no tokenizer, or no `tokenizer.json` can give the same ids.
     """
     if checkpoint_format == "FastBERT":
         return ReadTokenizer(_fastbert(folder), "vocab.txt, as FastBERT encodes")
@@ -55,14 +47,12 @@ def read_tokenizer(folder: Path, checkpoint_format: str, family: str) -> ReadTok
     _check_growth(folder, stated)
     if checkpoint_format == "Offramp" and stated:
         return ReadTokenizer(_json(stated), TOKENIZER)  # what its training used
-    _check_present(folder)
     tokenizer = load_auto_tokenizer(folder, family)
     files = _files(folder, tokenizer)
     served = _served(tokenizer)
-    check_settings(folder, tokenizer)
-    check_kind(folder, tokenizer, stated, served)
-    notes = compare_ids(folder, tokenizer, stated, served)
-    return ReadTokenizer(_json(served), " and ".join(files), notes)
+    _check_settings(folder, tokenizer)
+    _check_kind(folder, tokenizer, stated, served)
+    return ReadTokenizer(_json(served), " and ".join(files))
 
 
 def check_embeddings(tokenizer: ReadTokenizer, rows: int, folder: Path) -> None:
@@ -120,27 +110,41 @@ def _check_growth(folder: Path, stated: dict[str, Any]) -> None:
         raise UnusableCheckpoint(f"{folder / TOKENIZER} is refused: {problem}")
 
 
+def _check_settings(folder: Path, tokenizer: TokenizersBackend) -> None:
+    """Refuse settings that no bundle can hold."""
+    if tokenizer.truncation_side != "right":
+        stated = "truncation_side" in read_json(folder, TOKENIZER_CONFIG)
+        where = f"{TOKENIZER_CONFIG}: truncation_side" if stated else f"{TOKENIZER}: truncation"
+        raise UnusableCheckpoint(
+            f"{folder}/{where} is {tokenizer.truncation_side}, and texts that are too long are cut "
+            "at their end only. Set it to right if the model may see their beginning instead"
+        )
+    if tokenizer.split_special_tokens:
+        raise UnusableCheckpoint(
+            f"{folder}/{TOKENIZER_CONFIG}: split_special_tokens is true, which no {TOKENIZER} can "
+            "hold. Set it to false if a special token's name in a text may become that token"
+        )
+
+
+def _check_kind(
+    folder: Path, tokenizer: TokenizersBackend, stated: dict[str, Any], served: dict[str, Any]
+) -> None:
+    """Refuse a `tokenizer.json` of which transformers makes another kind.
+
+    It goes by the family, or by a class name that may be wrong.
+    """
+    found, made = (each.get("model", {}).get("type") for each in (stated, served))
+    if found not in (None, made):
+        raise UnusableCheckpoint(
+            f"{folder}/{TOKENIZER} is a {found} tokenizer, and transformers makes a {made} of it, "
+            f'as {type(tokenizer).__name__}. Write "tokenizer_class": "PreTrainedTokenizerFast" '
+            f"into {TOKENIZER_CONFIG} if {TOKENIZER} is right"
+        )
+
+
 def _json(document: dict[str, Any]) -> str:
     """Return a `tokenizer.json` without padding and truncation, which are settings of a call."""
     return json.dumps({**document, "truncation": None, "padding": None}, ensure_ascii=False)
-
-
-def _check_present(folder: Path) -> None:
-    """Refuse a folder of which transformers would make a tokenizer without a vocabulary."""
-    known = (TOKENIZER, _VOCABULARY, "vocab.json", "tokenizer.model", *_SENTENCEPIECE)
-    found = [name for name in known if (folder / name).is_file()]
-    if not found:
-        raise UnusableCheckpoint(f"{folder} holds no tokenizer: expected {_EXPECTED}")
-    if found[0] == _VOCABULARY and (folder / _VOCABULARY).read_bytes().startswith(BOM_UTF8):
-        raise UnusableCheckpoint(
-            f"{folder}/{_VOCABULARY} begins with a byte order mark, which would be a part of its "
-            "first token; save it as UTF-8 without one"
-        )
-    if found[0] in _SENTENCEPIECE and not is_sentencepiece_available():
-        raise UnusableCheckpoint(
-            f"{folder}: transformers converts {found[0]} only where sentencepiece is installed. "
-            f"Install sentencepiece and protobuf, or save {TOKENIZER} with transformers elsewhere"
-        )
 
 
 def _files(folder: Path, tokenizer: TokenizersBackend) -> list[str]:
@@ -150,12 +154,17 @@ def _files(folder: Path, tokenizer: TokenizersBackend) -> list[str]:
     kind = type(tokenizer)
     names = [name for name in kind.vocab_files_names.values() if name != TOKENIZER]
     missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        needed = " and ".join(names)
+    if missing or not names:
+        needed = " or ".join([TOKENIZER, *([" and ".join(names)] if names else [])])
         raise UnusableCheckpoint(
-            f"{folder} holds no tokenizer: a {kind.__name__} needs {TOKENIZER} or {needed}, and "
-            f"{missing[0]} is missing. If the files are another class's, such as {_VOCABULARY} of "
-            f"BertTokenizer, name it as tokenizer_class in {TOKENIZER_CONFIG}"
+            f"{folder} holds no tokenizer: a {kind.__name__} needs {needed}. If the files are "
+            f"another class's, such as {_VOCABULARY} of BertTokenizer, name it as tokenizer_class "
+            f"in {TOKENIZER_CONFIG}"
+        )
+    if (folder / names[0]).read_bytes().startswith(BOM_UTF8):
+        raise UnusableCheckpoint(
+            f"{folder}/{names[0]} begins with a byte order mark, which would be a part of its "
+            "first token; save it as UTF-8 without one"
         )
     return names
 

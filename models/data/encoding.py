@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.checkpoints.auto_tokenizer import load_auto_tokenizer
+from models.checkpoints.compared_ids import check_ids
 from models.checkpoints.tokenizer_files import check_embeddings, read_tokenizer
 from models.data.alignment import tag_tokens
 from models.data.examples import Example, Target
@@ -15,6 +17,8 @@ from serve.bundle.loader import TOKENIZER
 from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+# Inputs of a tokenizer are cut to so many tokens where it is compared with transformers'.
+_COMPARED_TOKENS = 128
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,14 @@ def write_tokenizer(source: Path, folder: Path) -> None:
     check_files(source)
     config = read_json(source, CONFIG)
     made_by = "Offramp" if "offramp" in config else "transformers"
-    made = read_tokenizer(source, made_by, read_config(source).model_type)
+    family = read_config(source).model_type
+    made = read_tokenizer(source, made_by, family)
     if type(rows := config.get("vocab_size")) is int:
         check_embeddings(made, rows, source)
     (folder / TOKENIZER).write_text(made.content, "utf-8")
+    if made_by == "transformers":
+        served = TextEncoder(folder / TOKENIZER, _COMPARED_TOKENS)
+        check_ids(source, served, load_auto_tokenizer(source, family))
 
 
 def _row(tokens: Tokens, label: Target, token_tags: Iterator[list[int]]) -> EncodedRow:

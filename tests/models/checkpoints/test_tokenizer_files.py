@@ -12,7 +12,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import import_utils
 
 from models.checkpoints import UnusableCheckpoint, load
-from models.checkpoints.auto_tokenizer import reference_ids
 from models.checkpoints.tokenizer_files import ReadTokenizer, check_embeddings, read_tokenizer
 from serve.tokenization.tokenizer import Text, TextEncoder
 from tests.support.originals.fastbert import VOCABULARY, FastBert
@@ -90,7 +89,6 @@ def sentencepiece(monkeypatch: pytest.MonkeyPatch) -> None:
     present = lambda: True  # noqa: E731
     message = import_utils.BACKENDS_MAPPING["sentencepiece"][1]
     monkeypatch.setitem(import_utils.BACKENDS_MAPPING, "sentencepiece", (present, message))
-    monkeypatch.setattr("models.checkpoints.tokenizer_files.is_sentencepiece_available", present)
 
 
 @pytest.fixture
@@ -125,7 +123,6 @@ def assert_encodes_like(made: ReadTokenizer, reference: PreTrainedTokenizerBase,
     for text in [*TEXTS, *added]:
         for pair in (None, "the film"):
             row = reference(text, pair, truncation=True, max_length=LIMIT)
-            assert [ids_and_types(row)] == reference_ids(reference, [Text(text, pair)], LIMIT)
             (found,) = encoder.encode([Text(text, pair)], truncate=True)
             served = found.input_ids.tolist(), found.token_type_ids.tolist()
             assert served == ids_and_types(row), (text, pair)
@@ -135,9 +132,9 @@ def refusal(kind: str, setting: str) -> str | None:
     """Return what is said where transformers makes no tokenizer, or another kind of one."""
     ready = kind in READY
     if setting in ("any class", "slow name", "unknown class") and not ready:
-        return r"tokenizer_class \w+ needs tokenizer\.json, and there is none\. Name the class"
+        return r"holds no tokenizer: a \w+ needs tokenizer\.json|makes no tokenizer of"
     if setting in ("BertTokenizer", "class in config.json") and family(kind) not in FOR_BERT:
-        return "is a (BPE|Unigram) tokenizer, and.*WordPiece" if ready else "vocab.txt is missing"
+        return "is a (BPE|Unigram) tokenizer, and.*WordPiece" if ready else "holds no tokenizer: a "
     if kind == "spiece.model" and setting in ("special_tokens_map", "other ends", "new ends"):
         return f"transformers {transformers.__version__} makes no tokenizer of "
     return None
@@ -185,7 +182,8 @@ def test_settings_beside_the_vocabulary_count_as_they_do_for_transformers(
             "RobertaTokenizer needs tokenizer.json or vocab.json and merges.txt",
         ),
         ("vocab.txt", {CONFIG: {"tokenizer_class": ["x"]}}, r"\['x'\]; expected a class's name"),
-        ("vocab.txt", {CONFIG: {"tokenizer_class": "BertModel"}}, "BertModel is no tokenizer"),
+        ("vocab.txt", {CONFIG: {"tokenizer_class": "T5Tokenizer"}}, "holds no tokenizer"),
+        ("vocab.txt", {CONFIG: {"auto_map": {"AutoTokenizer": ["a.B", None]}}}, "auto_map names"),
         (
             "vocab.txt",
             {CONFIG: {"truncation_side": "left"}},
@@ -194,8 +192,6 @@ def test_settings_beside_the_vocabulary_count_as_they_do_for_transformers(
         ("vocab.txt", {CONFIG: {"truncation_side": "middle"}}, "current value: middle"),
         ("vocab.json", {CONFIG: {"split_special_tokens": True}}, "split_special_tokens is true"),
         ("vocab.txt", {CONFIG: {"do_lower_case": "false"}}, "is 'false'; expected true or false"),
-        ("vocab.txt", {CONFIG: {"unk_token": None}}, r"fails on sample texts: .*Missing \[UNK\]"),
-        ("vocab.txt", {"vocab.txt": ""}, r"fails on sample texts: .*Missing \[UNK\]"),
         ("vocab.txt", {"vocab.txt": b"caf\xe9"}, "makes no tokenizer of the vocabulary: .*UTF-8"),
         ("vocab.txt", {"vocab.txt": "\ufeff[PAD]\nthe\n"}, "begins with a byte order mark"),
         ("vocab.txt", {CONFIG: "{no"}, "tokenizer_config.json is not JSON"),
@@ -232,28 +228,6 @@ def test_a_tokenizer_json_that_cuts_at_the_start_is_refused(folder: Callable[...
     tokenizer.save(str(model / "tokenizer.json"))
     with pytest.raises(UnusableCheckpoint, match=r"tokenizer\.json: truncation is left"):
         read(model, "roberta")
-
-
-def test_a_tokenizer_json_that_its_settings_overrule_is_noted(folder: Callable[..., Path]) -> None:
-    (note,) = read(folder("cased tokenizer.json"), "electra").notes
-    assert "alone gives other ids than transformers' BertTokenizer, which takes normalizer" in note
-
-
-def test_types_that_a_model_does_not_get_are_no_other_ids(folder: Callable[..., Path]) -> None:
-    config = {"tokenizer_class": "DistilBertTokenizer"}
-    (note,) = read(folder("lowercasing tokenizer.json", **{CONFIG: config}), "distilbert").notes
-    assert "alone gives other token types than transformers' DistilBertTokenizer" in note
-
-
-def test_code_of_the_models_own_is_noted_and_not_run(
-    folder: Callable[..., Path], tmp_path: Path
-) -> None:
-    code = {"auto_map": {"AutoTokenizer": ["code.Slow", None]}, "tokenizer_class": "BertTokenizer"}
-    model = folder("lowercasing tokenizer.json", **{"code.py": "raise SystemExit", CONFIG: code})
-    made = read(model, "bert")
-    assert "names code of the model's own (auto_map), which is not run" in made.notes[0]
-    assert_encodes_like(made, auto(model), tmp_path)
-    assert not read(folder("lowercasing tokenizer.json", **{CONFIG: {}}), "bert").notes
 
 
 def test_a_trained_models_own_tokenizer_is_the_one_it_was_trained_with(
@@ -297,18 +271,8 @@ def test_a_vocabulary_that_is_not_fastberts_is_found_out(tmp_path: Path) -> None
 def test_a_folder_without_a_tokenizer_lists_what_is_read(
     checkpoint_format: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UnusableCheckpoint, match=r"holds no tokenizer: expected "):
+    with pytest.raises(UnusableCheckpoint, match="holds no tokenizer: "):
         read(tmp_path, "bert", checkpoint_format)
-
-
-def test_sentencepiece_that_cannot_be_converted_says_what_would_help(
-    folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "models.checkpoints.tokenizer_files.is_sentencepiece_available", lambda: False
-    )
-    with pytest.raises(UnusableCheckpoint, match="Install sentencepiece and protobuf, or save"):
-        read(folder("spiece.model"), "albert")
 
 
 def test_a_token_without_an_embedding_is_named_before_any_work(
