@@ -23,7 +23,7 @@ from loadtest.http.client import Json
 from loadtest.http.console import print_error, print_text, run_command, started
 from loadtest.http.processes import Family
 from loadtest.http.server_process import serve_bundle
-from loadtest.load.figures import Figures, problems
+from loadtest.load.figures import Run, problems
 from loadtest.load.options import add_options, positive, set_rate_per_user, whole_number
 from loadtest.load.report import write_report
 from loadtest.load.texts import NoTexts, load_texts
@@ -45,10 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, words: list[str], console: Console) -> int:
     with _target(options, console) as target:
-        figures = _load(target, options, console)
-    path, summary = write_report(figures, _facts(options, words), options.out)
+        run = _load(target, options, console)
+    path, summary = write_report(run, _facts(options, words), options.out)
     print_text(console, f"\n{summary}\n\nthe report is {path}")
-    found = problems(figures, exclusive=options.host is None)
+    found = problems(run, exclusive=options.host is None)
     for problem in found:
         print_error(console, f"failed: {problem}")
     return 1 if found else 0
@@ -107,7 +107,7 @@ def _target(options: argparse.Namespace, console: Console) -> Iterator[_Target]:
         yield _Target(server.url, server.family)
 
 
-def _load(target: _Target, options: argparse.Namespace, console: Console) -> Figures:
+def _load(target: _Target, options: argparse.Namespace, console: Console) -> Run:
     # Importing Locust patches the standard library for gevent.
     from loadtest.load.locust_runner import LocustRunner
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TypeAlias
 
 import gevent
-from gevent import Greenlet
 from locust import events
 from locust.argument_parser import get_parser
 from locust.env import Environment
@@ -22,11 +21,10 @@ from locust.stats import stats_history
 from loadtest.http.client import ApiError, Client
 from loadtest.http.metrics_page import Growth, MetricsPage
 from loadtest.http.processes import Cost, Family, cost_of, own_cpu_s
-from loadtest.load.figures import Figures, RunCost
-from loadtest.load.request_log import LoggedRequest
-from loadtest.load.samples import Samples
-from loadtest.load.shapes import ChosenShape
-from loadtest.load.users import weighted
+from loadtest.load.figures import Run
+from loadtest.load.locustfile import ApiUser, ChosenShape
+from loadtest.load.plans import Ramp
+from loadtest.load.samples import LoggedRequest, Samples
 
 Tick: TypeAlias = Callable[[float, float], None]
 
@@ -48,42 +46,46 @@ class LocustRunner:
             options: those of `loadtest.load.options`, with `users` and `seconds`.
             family: the server's processes, if they run here.
         """
-        self._client = Client(url)
-        self._family = family
+        self._client, self._family = Client(url), family
         self._samples = Samples(labels=_labels(self._client))
-        self._metered = not options.no_metrics
+        self._growth: Growth | None = None
+        if not options.no_metrics:
+            self._growth = Growth(MetricsPage.of(self._client.metrics()))
         self._users: list[tuple[float, int]] = []
         self._wanted: list[int] = []
-        is_open = options.arrivals != "closed"
-        self._rate_per_user: float | None = options.rate_per_user if is_open else None
+        self._rate_per_user = None if options.arrivals == "closed" else options.rate_per_user
         self._shape = ChosenShape()
-        self._environment = self._prepare(url, options)
+        parsed = get_parser().parse_args(["--headless"])
+        vars(parsed).update(vars(options), num_users=options.users, run_time=options.seconds)
+        self._environment = Environment(
+            user_classes=[ApiUser],
+            shape_class=self._shape,
+            events=events,
+            host=url,
+            stop_timeout=_FINISH_S,
+            parsed_options=parsed,
+        )
+        self._environment.events.request.add_listener(self._note)
         self._began_s = time.perf_counter()
 
-    def run(self, tick: Tick) -> Figures:
+    def run(self, tick: Tick) -> Run:
         """Load the server and return what was found.
 
         Args:
             tick: called now and then with the seconds passed and the requests per second.
         """
-        growth = Growth(MetricsPage.of(self._client.metrics())) if self._metered else None
-        reading = gevent.spawn(self._read_metrics, growth) if growth else None
-        cost, own_s, began_at = self._cost(), own_cpu_s(), time.time()
+        reading = gevent.spawn(self._read_metrics)
+        before, own_s, began_at = self._cost(), own_cpu_s(), time.time()
         runner = self._environment.create_local_runner()
         self._shape.runner = runner
         history = gevent.spawn(stats_history, runner)
         self._began_s = time.perf_counter()
         runner.start_shape()
-        # Locust forgets the greenlet when the shape ends the run.
-        seconds = self._watch(runner, runner.shape_greenlet, tick)
-        gevent.killall([history, *([reading] if reading else [])])
-        if growth:
-            self._settle(growth)
-        spent = RunCost(own_cpu_s() - own_s)
-        if cost is not None and (after := self._cost()) is not None:
-            memory_mb = cost.memory_mb, after.memory_mb
-            spent = RunCost(spent.generator_cpu_s, after.cpu_since(cost), *memory_mb)
-        return Figures(
+        seconds = self._watch(runner, tick)
+        gevent.killall([history, reading])
+        self._settle()
+        own_s, after, growth = own_cpu_s() - own_s, self._cost(), self._growth
+        return Run(
             samples=self._samples,
             seconds=seconds,
             began_at=began_at,
@@ -93,24 +95,13 @@ class LocustRunner:
             rate_per_user=self._rate_per_user,
             metrics=growth.grown if growth else None,
             ended_replicas=growth.ended if growth else frozenset(),
-            cost=spent,
-            ramp=self._shape.ramp_result(),
+            generator_cpu_s=own_s,
+            server_cpu_s=after.cpu_since(before) if before and after else None,
+            server_memory_before_mb=before.memory_mb if before else None,
+            server_memory_mb=after.memory_mb if after else None,
+            ramp=self._shape.plan if isinstance(self._shape.plan, Ramp) else None,
             charts=get_html_report(self._environment, show_download_link=False),
         )
-
-    def _prepare(self, url: str, options: Namespace) -> Environment:
-        parsed = get_parser().parse_args(["--headless"])
-        vars(parsed).update(vars(options), num_users=options.users, run_time=options.seconds)
-        environment = Environment(
-            user_classes=[*weighted(options.weights)],
-            shape_class=self._shape,
-            events=events,
-            host=url,
-            stop_timeout=_FINISH_S,
-            parsed_options=parsed,
-        )
-        environment.events.request.add_listener(self._note)
-        return environment
 
     def _note(
         self, name: str, response_time: float, context: dict[str, LoggedRequest], **_: object
@@ -118,33 +109,34 @@ class LocustRunner:
         began_s = time.perf_counter() - self._began_s - response_time / 1e3
         self._samples.add(name, max(0.0, began_s), response_time, context["logged"])
 
-    def _watch(self, runner: LocalRunner, shape: Greenlet, tick: Tick) -> float:
+    def _watch(self, runner: LocalRunner, tick: Tick) -> float:
         """Wait until the shape has ended the run; return how long requests were sent."""
-        passed_s = 0.0
-        while not shape.ready():
+        shape = runner.shape_greenlet  # Locust forgets it when the shape ends the run
+        while shape is not None and not shape.ready():
             passed_s = time.perf_counter() - self._began_s
             self._users.append((passed_s, runner.user_count))
             self._wanted.append(runner.target_user_count)
             tick(passed_s, runner.stats.total.current_rps)
             gevent.sleep(_TICK_S)
-        return max((*self._samples.began_s[-1:], _TICK_S))
+        return max((*self._samples.columns()["began_s"][-1:].tolist(), _TICK_S))
 
     def _cost(self) -> Cost | None:
         return cost_of(self._family.running()) if self._family else None
 
-    def _read_metrics(self, growth: Growth) -> None:
+    def _read_metrics(self) -> None:
         """Read the server's counters now and then, until killed."""
-        while True:
+        while self._growth:
             gevent.sleep(_READ_EVERY_S)
             with suppress(ApiError):
-                growth.add(MetricsPage.of(self._client.metrics()))
+                self._growth.add(MetricsPage.of(self._client.metrics()))
 
-    def _settle(self, growth: Growth) -> None:
+    def _settle(self) -> None:
         """Read the server's counters until every answer is counted."""
-        seen, deadline = self._samples.seen, time.monotonic() + _SETTLE_S
-        while True:
+        growth, deadline = self._growth, time.monotonic() + _SETTLE_S
+        while growth:
             growth.add(MetricsPage.of(self._client.metrics()))
-            if growth.grown.exits() >= seen or growth.ended or time.monotonic() > deadline:
+            counted = growth.grown.exits() >= self._samples.seen
+            if counted or growth.ended or time.monotonic() > deadline:
                 return
             gevent.sleep(_TICK_S)
 

@@ -2,31 +2,51 @@
 
 import json
 import math
+import random
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
+from loadtest.http.client import Json
 from loadtest.load.arrivals import ARRIVALS
 
+
+class Kind(NamedTuple):
+    """One kind of request."""
+
+    name: str  # in the report
+    wish: Callable[[], Json | None]  # returns the rule or target; None leaves it to the policy
+    several: bool = False  # texts in a request
+
+
+def _target() -> Json:
+    return {"target": {"max_disagreement": random.choice((0.01, 0.02, 0.03, 0.05))}}
+
+
+def _threshold() -> Json:
+    return {"rule": "entropy", "threshold": round(random.uniform(0.02, 0.6), 2)}
+
+
+def _patience() -> Json:
+    return {"rule": "patience", "patience": random.choice((1, 2))}
+
+
+KINDS: Mapping[str, Kind] = {
+    "default": Kind("default policy", lambda: None),
+    "target": Kind("target", _target),
+    "threshold": Kind("own threshold", _threshold),
+    "patience": Kind("patience", _patience),
+    "batch": Kind("batch", lambda: None, several=True),
+}
 DEFAULT_WEIGHTS = {"default": 3, "target": 2, "threshold": 1, "patience": 1, "batch": 1}
-SHAPES = ("steady", "ramp", "spike", "soak")
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add all shared options."""
-    _add_request_options(parser)
-    _add_arrival_options(parser)
-    _add_shape_options(parser)
-
-
-def _add_request_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("requests")
-    group.add_argument(
-        "--texts", metavar="FILE", help=".txt with a text per line, or a data file with columns"
-    )
-    group.add_argument(
-        "--column", metavar="NAME[,NAME]", help="the column of the text, or the two of a pair"
-    )
-    group.add_argument(
+    add = parser.add_argument_group("requests").add_argument
+    add("--texts", metavar="FILE", help=".txt with a text per line, or a data file with columns")
+    add("--column", metavar="NAME[,NAME]", help="the column of the text, or the two of a pair")
+    add(
         "--weights",
         type=parse_weights,
         default=DEFAULT_WEIGHTS,
@@ -34,37 +54,30 @@ def _add_request_options(parser: ArgumentParser) -> None:
         help="how often each kind of request is sent "
         f"({as_words(DEFAULT_WEIGHTS)}; kinds left out are not sent)",
     )
-    group.add_argument(
+    add(
         "--exit",
         type=json.loads,
         metavar="JSON",
         help='exit of all requests, such as {"target": {"max_disagreement": 0.01}}',
     )
-    group.add_argument("--batch-texts", type=int, default=8, help="texts of a batch (8)")
-    group.add_argument(
-        "--timeout", type=positive, default=30.0, help="seconds to wait for an answer (30)"
-    )
-    group.add_argument(
-        "--retries", type=int, default=0, help="how often a failed request is sent again (0)"
-    )
-
-
-def _add_arrival_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("arrivals")
-    group.add_argument(
+    add("--batch-texts", type=int, default=8, help="texts of a batch (8)")
+    add("--timeout", type=positive, default=30.0, help="seconds to wait for an answer (30)")
+    add("--retries", type=int, default=0, help="how often a failed request is sent again (0)")
+    add = parser.add_argument_group("arrivals").add_argument
+    add(
         "--arrivals",
         choices=ARRIVALS,
         default="closed",
         help="closed: each user sends when the last answer has come; constant, poisson: "
         "requests are due at --rate, independent of the answers (closed)",
     )
-    group.add_argument(
+    add(
         "--rate",
         type=positive,
         metavar="PER_SECOND",
         help="requests per second of all users together; in a closed loop users pause for it",
     )
-    group.add_argument(
+    add(
         "--most-outstanding",
         type=int,
         default=512,
@@ -72,38 +85,27 @@ def _add_arrival_options(parser: ArgumentParser) -> None:
         help="open loop: a request that is due while N are waiting is not sent and counts as "
         "failed (512 per process)",
     )
-
-
-def _add_shape_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("load over time")
-    group.add_argument(
+    add = parser.add_argument_group("load over time").add_argument
+    add(
         "--shape",
-        choices=SHAPES,
+        choices=("steady", "ramp", "spike", "soak"),
         default="steady",
         help="steady; ramp: steps up until the server is saturated; spike: ten times the load "
         "for a while; soak: steady, for ten minutes unless --seconds says otherwise (steady)",
     )
-    group.add_argument("--step-seconds", type=positive, default=8.0, help="length of a step (8)")
-    group.add_argument(
+    add("--step-seconds", type=positive, default=8.0, help="length of a step (8)")
+    add(
         "--scale-up-seconds",
         type=positive,
         metavar="S",
         help="ramp: how long the server takes to add a replica; a step that would end the ramp "
         "is held so long and measured again (not at all)",
     )
-    group.add_argument(
-        "--growth", type=positive, default=2.0, help="load of a step, over the last (2)"
-    )
-    group.add_argument(
-        "--most-users", type=whole_number, default=256, help="where a ramp ends (256)"
-    )
-    group.add_argument(
-        "--limit-p99-ms", type=positive, default=2000.0, help="a ramp ends above it (2000)"
-    )
-    group.add_argument(
-        "--limit-failures", type=float, default=0.01, help="a ramp ends above this share (0.01)"
-    )
-    group.add_argument("--spike-factor", type=positive, default=10.0, help="load in the spike (10)")
+    add("--growth", type=positive, default=2.0, help="load of a step, over the last (2)")
+    add("--most-users", type=whole_number, default=256, help="where a ramp ends (256)")
+    add("--limit-p99-ms", type=positive, default=2000.0, help="a ramp ends above it (2000)")
+    add("--limit-failures", type=float, default=0.01, help="a ramp ends above this share (0.01)")
+    add("--spike-factor", type=positive, default=10.0, help="load in the spike (10)")
 
 
 def set_rate_per_user(options: Namespace) -> None:

@@ -1,16 +1,34 @@
-from loadtest.load.plans import Ramp, Spike, Steady
-from loadtest.load.saturation import Limits, Reading
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from loadtest.load.plans import Limits, Ramp, Reading, Spike, Steady
 
 
-class Counter:
-    """A server that answers 100 requests a second, however many ask."""
+class Second(NamedTuple):
+    """What a server does in a second."""
 
-    def __init__(self) -> None:
-        self.now_s = 0.0
+    requests: float
+    ms: int = 10
+    failed: float = 0.0  # share
 
-    def read(self) -> Reading:
-        requests = round(100 * self.now_s)
-        return Reading(self.now_s, requests, 0, {5: requests})
+
+def ramp(serves: Callable[[int, int], Second], most_users: int = 64, **options: float) -> Ramp:
+    """Run a ramp to its end on a server, of users and the seconds it has run -> `Second`."""
+    now_s, requests, failures, times = 0, 0.0, 0.0, Counter[int]()
+
+    def read() -> Reading:
+        return Reading(now_s, round(requests), round(failures), dict(times))
+
+    plan = Ramp(1, 2.0, 8.0, Limits(500.0, 0.01, most_users), read, **options)
+    while (users := plan.users_at(now_s)) is not None:
+        done = serves(users, now_s)
+        requests, failures = requests + done.requests, failures + done.failed * done.requests
+        times[done.ms] += round(done.requests)
+        now_s += 1
+    return plan
 
 
 def test_steady_load_ends_with_its_time_and_spike_is_the_middle_fifth() -> None:
@@ -21,48 +39,74 @@ def test_steady_load_ends_with_its_time_and_spike_is_the_middle_fifth() -> None:
     assert spike.users_at(10.0) is None
 
 
-def test_ramp_doubles_until_throughput_no_longer_rises() -> None:
-    counter = Counter()
-    plan = Ramp(2, 2.0, 4.0, Limits(500.0, 0.01, 256), counter.read)
-    seen = []
-    while (users := plan.users_at(counter.now_s)) is not None:
-        seen.append(users)
-        counter.now_s += 1.0
-    assert sorted(set(seen)) == [2, 4, 8]
-    assert [step.users for step in plan.steps] == [2, 4, 8]
-    assert all(step.per_second == 100 for step in plan.steps)
-    assert plan.reason == "throughput no longer rises: 100/s at best after 100/s"
+@pytest.mark.parametrize(
+    ("serves", "most_users", "users", "reason", "knee"),
+    [
+        (
+            lambda users, _: Second(min(100, 25 * users)),
+            64,
+            [1, 2, 4, 8, 16],
+            "throughput no longer rises: 100/s at best after 100/s",
+            4,
+        ),
+        (
+            lambda users, _: Second(25 * users, failed=0.02 * (users > 2)),
+            64,
+            [1, 2, 4],
+            "2.0% of the requests failed",
+            2,
+        ),
+        (
+            lambda users, _: Second(25 * users, ms=700 if users > 2 else 10),
+            64,
+            [1, 2, 4],
+            "p99 was 700 ms, above 500",
+            2,
+        ),
+        (lambda *_: Second(25), 2, [1, 2], "2 users are the most", 1),
+        (
+            lambda users, _: Second(25 * users),
+            4,
+            [1, 2, 4],
+            "4 users are the most, though throughput was still rising",
+            4,
+        ),
+        (lambda *_: Second(25, failed=0.5), 64, [1], "50.0% of the requests failed", None),
+    ],
+)
+def test_ramp_ends_when_the_server_is_saturated_and_has_a_knee(
+    serves: Callable[[int, int], Second],
+    most_users: int,
+    users: list[int],
+    reason: str,
+    knee: int | None,
+) -> None:
+    plan = ramp(serves, most_users)
+    assert [step.users for step in plan.steps] == users
+    assert plan.reason == reason
+    found = plan.knee()
+    assert (found.users if found else None) == knee
+
+
+def test_a_step_counts_what_lies_between_its_readings() -> None:
+    (step,) = ramp(lambda _, s: Second(50, 10 if s < 7 else 900, 0.1 * (s == 3)), 1).steps
+    assert (step.per_second, step.failed) == (pytest.approx(49, rel=0.05), pytest.approx(1 / 60))
+    assert (step.p50_ms, step.p99_ms) == (10.0, 900.0)
 
 
 def test_ramp_waits_for_replicas_before_it_ends() -> None:
     """The server adds a replica 40 s after its load was too high, and no third one."""
-    served, now_s, seen = [0.0], 0.0, []
+    busy = Counter[str]()
 
-    def read() -> Reading:
-        return Reading(now_s, round(served[0]), 0, {5: round(served[0])})
+    def serves(users: int, _: int) -> Second:
+        busy["s"] += users >= 8
+        return Second(min(100 if busy["s"] < 40 else 200, 25 * users))
 
-    plan = Ramp(1, 2.0, 8.0, Limits(500.0, 0.01, 256), read, scale_up_s=45.0)
-    while (users := plan.users_at(now_s)) is not None:
-        seen.append(users)
-        busy_s = len([each for each in seen if each >= 8])
-        served[0] += min(100.0 if busy_s < 40 else 200.0, 25.0 * users)
-        now_s += 1.0
-    assert [(step.users, round(step.per_second)) for step in plan.steps] == [
-        (1, 25),
-        (2, 50),
-        (4, 100),
-        (8, 100),
-        (16, 200),
-        (32, 200),
-        (64, 200),
-    ]
-    assert plan.reason == "throughput no longer rises: 200/s at best after 200/s"
+    steps = ramp(serves, 256, scale_up_s=45.0).steps
+    rates = {1: 25, 2: 50, 4: 100, 8: 100, 16: 200, 32: 200, 64: 200}
+    assert {step.users: round(step.per_second) for step in steps} == rates
 
 
 def test_ramp_of_an_open_loop_says_what_was_offered() -> None:
-    counter = Counter()
-    plan = Ramp(1, 2.0, 2.0, Limits(500.0, 0.01, 1), counter.read, rate_per_user=30.0)
-    while plan.users_at(counter.now_s) is not None:
-        counter.now_s += 0.5
-    assert [step.offered for step in plan.steps] == [30.0]
-    assert plan.reason == "1 users are the most"
+    steps = ramp(lambda users, _: Second(30 * users), 2, rate_per_user=30.0).steps
+    assert [step.offered for step in steps] == [30.0, 60.0]
