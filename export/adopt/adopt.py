@@ -25,10 +25,10 @@ from models.quality.recorded import recorded
 from models.quality.source import TorchSource
 from models.quality.stored import replace_files
 from models.staging import check_replaceable
-from models.training.checkpoint import CHECKPOINT
 from models.training.device import available, has_bf16
 from models.training.job import FROZEN, ModelChoice, TrainConfig, TrainJob, default_lr
 from models.training.objective import Objective
+from models.training.options import CHECKPOINT
 from models.training.train import train
 from serve.bundle.loader import CALIBRATION, MANIFEST, load_bundle, sha256_of
 from serve.bundle.manifest import Precision

@@ -1,7 +1,6 @@
 """Training a run once: kept if it is there, resumed if it was stopped."""
 
 import fcntl
-import os
 import resource
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from models.experiments.record import (
     options,
 )
 from models.experiments.run import Run
-from models.training.checkpoint import CHECKPOINT
+from models.training.options import CHECKPOINT
 from models.training.stop_request import stop_on_signal
 
 _OFFRAMP = (sys.executable, "-c", "from serve.cli import main; main()")
@@ -125,14 +124,12 @@ def _run(command: list[str], output: int, lock: int) -> int | None:
     In a session of its own, so that it gets one signal and not the terminal's too: after a second
     one it would end without a checkpoint. It holds the lock as long as it lives.
     """
-    environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
     with (
         stop_on_signal() as stop,
         subprocess.Popen(
             command,
             stdout=output,
             stderr=output,
-            env=environment,
             start_new_session=True,
             pass_fds=(lock,),
         ) as process,

@@ -9,7 +9,16 @@ from rich.console import Console
 from models.data.notes import notes_to
 from models.data.options import TextColumns, named_columns
 from models.errors import TrainingFailed
-from models.training.options import Bf16, Device, ExitLayers, Resume, Seed, of_model, of_run
+from models.training.options import (
+    Bf16,
+    Device,
+    ExitLayers,
+    Resume,
+    Seed,
+    check_resume,
+    of_model,
+    of_run,
+)
 
 
 def pretrain(
@@ -41,6 +50,7 @@ def pretrain(
     resume: Resume = False,
 ) -> None:
     """Teach every exit of an encoder to read, from texts; after Ctrl-C, --resume goes on."""
+    check_resume(out, resume)
     from pydantic import ValidationError
 
     from models.pretraining.job import PretrainConfig, PretrainJob

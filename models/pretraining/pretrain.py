@@ -32,10 +32,11 @@ from models.pretraining.objective import sum_of_exits
 from models.pretraining.rows import split_rows
 from models.pretraining.vocabulary import masking_of
 from models.training.best_weights import BestWeights
-from models.training.checkpoint import open_checkpoint
+from models.training.checkpoint import Checkpoint
 from models.training.checks import check_out
 from models.training.gradient_equilibrium import groups_of
 from models.training.loop import fit
+from models.training.options import CHECKPOINT
 from models.training.recipes import Stage, Turn
 from models.training.training_run import TrainingRun
 from serve.bundle.loader import TOKENIZER, sha256_of
@@ -59,7 +60,7 @@ def pretrain(job: PretrainJob, console: Console) -> bool:
         TrainingFailed: texts, encoder or options that cannot be used.
     """
     check_out(job.out, {"encoder": job.encoder})
-    checkpoint = open_checkpoint(job.out, fingerprint(job), job.resume)
+    checkpoint = Checkpoint(job.out / CHECKPOINT, fingerprint(job))
     state = checkpoint.load() if job.resume else None
     documents = read_documents(job.texts, job.columns)
     model = _model(job, are_ordered(documents))

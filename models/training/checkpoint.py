@@ -8,8 +8,6 @@ import torch
 
 from models.errors import TrainingFailed, in_one_line
 
-CHECKPOINT = "training.ckpt"
-
 
 class Checkpoint:
     """A file with the state and the fingerprint of one run.
@@ -43,19 +41,13 @@ class Checkpoint:
         finally:
             partial.unlink(missing_ok=True)
 
-    def require(self) -> None:
-        """Raise TrainingFailed if there is no file."""
-        if not self.path.is_file():
-            raise TrainingFailed(f"there is nothing to resume: {self.path} does not exist")
-
     def load(self) -> dict[str, Any]:
         """Return the saved state.
 
         Raises:
-            TrainingFailed: there is no file, it is damaged, or it belongs to a run with other
+            TrainingFailed: it cannot be read, or it belongs to a run with other
                 settings or data.
         """
-        self.require()
         try:
             saved = torch.load(self.path, map_location="cpu", weights_only=True)
             fingerprint, state = saved["fingerprint"], saved["state"]
@@ -73,21 +65,3 @@ class Checkpoint:
     def remove(self) -> None:
         """Delete the file once the run is finished."""
         self.path.unlink(missing_ok=True)
-
-
-def open_checkpoint(out: Path, fingerprint: str, resume: bool) -> Checkpoint:
-    """Return the checkpoint file of the run that writes a folder.
-
-    Raises:
-        TrainingFailed: there is none, and the run is to be resumed; or there is one of an
-            unfinished run, and this is a new one.
-    """
-    checkpoint = Checkpoint(out / CHECKPOINT, fingerprint)
-    if resume:
-        checkpoint.require()
-    elif checkpoint.path.exists():
-        raise TrainingFailed(
-            f"{checkpoint.path} is of an unfinished run: "
-            "go on with it by --resume, or delete it to start anew"
-        )
-    return checkpoint

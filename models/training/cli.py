@@ -18,6 +18,7 @@ from models.training.options import (
     ExitLayers,
     Resume,
     Seed,
+    check_resume,
     of_learning,
     of_model,
     of_run,
@@ -151,6 +152,7 @@ def train(
     resume: Resume = False,
 ) -> None:
     """Train a multi-exit classifier; after Ctrl-C, --resume continues the run."""
+    check_resume(out, resume)
     from pydantic import ValidationError
 
     from models.training.device import available, has_bf16

@@ -55,6 +55,7 @@ def fit(
             if run.steps_done % CHECKPOINT_EVERY_STEPS == 0:
                 checkpoint.save(run.state() | {"best": best.state()})
             if run.evaluation_due:
+                advance(0, "measuring")
                 line = f"step {run.steps_done}/{run.num_steps}  loss {loss:.3f}"
                 line += _evaluation(run, best, evaluate)
                 console.print(line, soft_wrap=True, highlight=False)

@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.model_folder import POLICY, as_file
 from models.multi_exit import MultiExitModel
 from models.profiles import profiles_policy
+from models.progress import progress
 from models.quality.card import write_card
 from models.quality.data import data_of
 from models.quality.recorded import Recorded, inputs, recorded
@@ -19,7 +21,9 @@ from serve.bundle.loader import CALIBRATION, TOKENIZER
 from serve.bundle.recording import RECORDING
 
 
-def measure_folder(folder: Path, path: Path, max_tokens: int, columns: Columns = KNOWN) -> Recorded:
+def measure_folder(
+    folder: Path, path: Path, max_tokens: int, columns: Columns = KNOWN, *, console: Console
+) -> Recorded:
     """Measure a stored model; write its calibration, recording, policy and card.
 
     Args:
@@ -27,6 +31,7 @@ def measure_folder(folder: Path, path: Path, max_tokens: int, columns: Columns =
         path: labelled examples that the model was not trained on.
         max_tokens: longer texts are cut.
         columns: those that the user names.
+        console: for progress.
 
     Returns:
         What all exits say of the examples.
@@ -34,7 +39,8 @@ def measure_folder(folder: Path, path: Path, max_tokens: int, columns: Columns =
     model = MultiExitModel.load(folder)
     examples = read_dataset(path, model.exit_config.task, model.labels, columns).examples
     source = TorchSource(model, (folder / TOKENIZER).read_text("utf-8"), max_tokens)
-    found = recorded(source, *inputs(examples))
+    with progress(console, "measuring", len(examples)) as advance:
+        found = recorded(source, *inputs(examples), advance)
     figures = VariantCalibration(
         data=data_of(path, len(examples)),
         metric=main_metric(model.traits),

@@ -1,9 +1,15 @@
-"""Options of the commands that train."""
+"""Options of the commands that train, without torch, which takes seconds to load."""
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
+
+from models.errors import TrainingFailed
+
+# In the folder of a run that is not finished.
+CHECKPOINT = "training.ckpt"
 
 # Options beside those that most people use, by what they are about.
 of_learning = partial(typer.Option, rich_help_panel="What the exits learn")
@@ -25,3 +31,14 @@ Device: TypeAlias = Annotated[
     Literal["auto", "cpu", "cuda"], of_run(help="auto: the GPU if there is one.")
 ]
 Resume: TypeAlias = Annotated[bool, typer.Option(help="Continue from the checkpoint in --out.")]
+
+
+def check_resume(out: Path, resume: bool) -> None:
+    """Raise TrainingFailed without a run to resume, or with one that is not to be resumed."""
+    path = out / CHECKPOINT
+    if resume and not path.is_file():
+        raise TrainingFailed(f"there is nothing to resume: {path} does not exist")
+    if not resume and path.exists():
+        raise TrainingFailed(
+            f"{path} is of an unfinished run: go on with it by --resume, or delete it to start anew"
+        )

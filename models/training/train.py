@@ -25,11 +25,12 @@ from models.quality.recorded import Recorded, inputs, recorded
 from models.quality.scores import exit_figures, main_metric, score
 from models.quality.source import TorchSource
 from models.training.best_weights import BestWeights
-from models.training.checkpoint import open_checkpoint
+from models.training.checkpoint import Checkpoint
 from models.training.checks import check_choice, check_fit, check_out
 from models.training.job import TrainJob
 from models.training.loop import fit
 from models.training.measured import measure_folder
+from models.training.options import CHECKPOINT
 from models.training.provenance import describe_run
 from models.training.recipes import RECIPES
 from models.training.starting_model import read_classifier, rename, starting_model
@@ -60,7 +61,7 @@ def train(job: TrainJob, console: Console) -> bool:
     check_out(job.out, {"encoder": job.choice.encoder, "teacher": job.choice.teacher})
     teacher = _read_teacher(job, model)  # which may know the labels' names
     console.print(_summary(model), soft_wrap=True, highlight=False, markup=False)
-    checkpoint = open_checkpoint(job.out, fingerprint(job, teacher), job.resume)
+    checkpoint = Checkpoint(job.out / CHECKPOINT, fingerprint(job, teacher))
     answers = _ask(teacher, job, train_rows, model.traits, console) if teacher else None
     run = TrainingRun(model, train_rows, stages, job.config, answers)
     best = BestWeights(main_metric(model.traits))
@@ -70,7 +71,7 @@ def train(job: TrainJob, console: Console) -> bool:
         best.restore(state["best"])
     finished = fit(run, best, checkpoint, evaluate, console)
     if finished:
-        found = _write(job, model, len(train_rows), teacher)
+        found = _write(job, model, len(train_rows), teacher, console)
         checkpoint.remove()
         if teacher:
             teacher.remove_cache(job)
@@ -165,11 +166,15 @@ def _ask(
 
 
 def _write(
-    job: TrainJob, model: MultiExitModel, num_rows: int, teacher: Teacher | None
+    job: TrainJob,
+    model: MultiExitModel,
+    num_rows: int,
+    teacher: Teacher | None,
+    console: Console,
 ) -> Recorded:
     model.save(job.out, DTYPES[job.dtype])
     copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
-    found = measure_folder(job.out, job.dev, job.choice.max_tokens, job.columns)
+    found = measure_folder(job.out, job.dev, job.choice.max_tokens, job.columns, console=console)
     sha256 = teacher.sha256 if teacher else None
     write_training(job.out, describe_run(job, model.exit_config.task, num_rows, sha256))
     return found
