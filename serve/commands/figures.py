@@ -6,6 +6,8 @@ The console reckons the same in `serve/console/static/metrics.js`; a test compar
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -14,38 +16,35 @@ from prometheus_client.parser import text_string_to_metric_families
 # Reads of a model and changes of it are no classifications.
 _OPERATORS: Final = re.compile(r"/v1/(models|aliases)(/[^:]*)?")
 
-Key = TypeVar("Key", str, int, float)
+# Numbers beyond it are no counts.
+_MOST: Final = 2.0**63
+# What is counted, and by which label.
+_COUNTED: Final = {
+    "requests_total": "code",
+    "request_duration_seconds_bucket": "le",
+    "exits_total": "layer",
+    "layers_run_total": "model",
+    "layers_saved_total": "model",
+}
+
+Series = tuple[str, str]  # what is counted, and its label's value
+Label = TypeVar("Label", str, int, float)
 
 
 @dataclass
 class Counts:
-    """What the replicas have counted of one model up to a moment, summed."""
+    """What a page says of one model.
 
-    requests: Counter[str] = field(default_factory=Counter)  # by status
-    latency: Counter[float] = field(default_factory=Counter)  # by upper bound in s, cumulative
-    exits: Counter[int] = field(default_factory=Counter)  # by layer
-    layers: Counter[str] = field(default_factory=Counter)  # run and saved, by metric
-    queue_s: float = 0.0  # of the replica with the longest queue
+    Attributes:
+        grown: what its replicas have counted since the first page that was read.
+        queue_s: of the replica with the longest queue.
+        served: what was counted of a model stays on the page when it is unloaded.
+    """
+
+    grown: Counter[Series] = field(default_factory=Counter)
+    queue_s: float = 0.0
     policy_version: int = 0
-    served: bool = False  # what was counted of a model stays on the page when it is unloaded
-
-    def add(self, name: str, labels: dict[str, str], value: float) -> None:
-        """Take a sample of a metric; most metrics are none of ours."""
-        match name.removeprefix("offramp_"):
-            case "requests_total":
-                self.requests[labels["code"]] += int(value)
-            case "request_duration_seconds_bucket":
-                self.latency[float(labels["le"])] += int(value)
-            case "exits_total":
-                self.exits[int(labels["layer"])] += int(value)
-            case "layers_run_total" | "layers_saved_total" as metric:
-                self.layers[metric] += int(value)
-            case "queue_seconds":
-                self.queue_s = max(self.queue_s, value)
-            case "policy_version":
-                self.policy_version = max(self.policy_version, int(value))
-            case "model_info":
-                self.served = True
+    served: bool = False
 
 
 @dataclass
@@ -72,31 +71,84 @@ class Figures(NamedTuple):
     exits: dict[int, float]  # share of the texts by layer
 
 
-def read_sample(text: str, at_s: float) -> Sample:
-    """Return what stands on a page of metrics."""
-    sample = Sample(at_s)
-    for family in text_string_to_metric_families(text):
-        for name, labels, value, *_ in family.samples:
-            if name in ("offramp_replicas_running", "offramp_replicas_wanted"):
-                setattr(sample, name.rpartition("_")[2], int(value))
-            elif name == "offramp_alias_info":
-                sample.aliases[labels["alias"]] = labels["model"]
-            elif labels.get("model") and not _OPERATORS.fullmatch(labels.get("route", "")):
-                sample.models.setdefault(labels["model"], Counts()).add(name, labels, value)
-    return sample
+class Growth:
+    """Adds up what the pages of a server, read one after the other, count more than before.
+
+    The growth of each replica is taken first, then the sum, so a replica that ends takes nothing
+    away. One that counts less than before has begun anew. One that is met for the first time counts
+    from there on.
+    """
+
+    def __init__(self) -> None:
+        # What each replica has counted of each model.
+        self._last: dict[str, dict[str, Counter[Series]]] = {}
+        self._grown: dict[str, Counter[Series]] = {}
+
+    def read(self, text: str, at_s: float) -> Sample:
+        """Return what stands on a page; what Offramp would not write is skipped.
+
+        Raises:
+            ValueError: it is no page of metrics.
+        """
+        sample, counted = Sample(at_s), dict[str, dict[str, Counter[Series]]]()
+        for family in text_string_to_metric_families(text):
+            for name, labels, value, *_ in family.samples:
+                if 0 <= value < _MOST:
+                    _take(sample, counted, name.removeprefix("offramp_"), labels, value)
+        for replica, models in counted.items():
+            for model, counts in models.items():
+                self._add(replica, model, counts)
+        self._last |= counted
+        for name, counts in sample.models.items():
+            counts.grown = self._grown.get(name, Counter()).copy()
+        return sample
+
+    def _add(self, replica: str, model: str, counts: Counter[Series]) -> None:
+        before = self._last[replica].get(model, Counter()) if replica in self._last else counts
+        anew = any(counts[key] < before[key] for key in before)
+        grown = self._grown.setdefault(model, Counter())
+        for key, count in counts.items():
+            grown[key] += count if anew else count - before[key]
 
 
-def between(older: Sample, newer: Sample, model: str) -> Figures | None:
+def _take(
+    sample: Sample,
+    counted: dict[str, dict[str, Counter[Series]]],
+    name: str,
+    labels: dict[str, str],
+    value: float,
+) -> None:
+    """Take a line of a page; most are of no use here."""
+    if name in ("replicas_running", "replicas_wanted"):
+        setattr(sample, name.removeprefix("replicas_"), int(value))
+    elif name == "alias_info":
+        sample.aliases[labels.get("alias", "")] = labels.get("model", "")
+    elif labels.get("model") and not _OPERATORS.fullmatch(labels.get("route", "")):
+        model = labels["model"]
+        counts = sample.models.setdefault(model, Counts())
+        match name:
+            case "queue_seconds":
+                counts.queue_s = max(counts.queue_s, value)
+            case "policy_version":
+                counts.policy_version = max(counts.policy_version, int(value))
+            case "model_info":
+                counts.served = True
+        if label := labels.get(_COUNTED.get(name, "")):
+            of_replica = counted.setdefault(labels.get("replica", ""), {})
+            of_replica.setdefault(model, Counter())[name, label] += int(value)
+
+
+def between(older: Sample, newer: Sample, name: str) -> Figures | None:
     """Return what has happened to a model, None if one of the samples lacks it."""
-    before, after = older.models.get(model), newer.models.get(model)
+    before, after = older.models.get(name), newer.models.get(name)
     seconds = newer.at_s - older.at_s
     if before is None or after is None or seconds <= 0:
         return None
-    requests, exits = _grown(before.requests, after.requests), _grown(before.exits, after.exits)
+    grown = {key: count - before.grown[key] for key, count in after.grown.items()}
+    requests, exits = _of(grown, "requests_total", str), _of(grown, "exits_total", int)
     texts = sum(exits.values())
-    layers = _grown(before.layers, after.layers)
-    run, saved = layers.get("layers_run_total", 0), layers.get("layers_saved_total", 0)
-    latency = _grown(before.latency, after.latency)
+    run, saved = (grown.get((f"layers_{each}_total", name), 0) for each in ("run", "saved"))
+    latency = _of(grown, "request_duration_seconds_bucket", float)
     return Figures(
         requests_s=sum(requests.values()) / seconds,
         texts_s=texts / seconds,
@@ -109,10 +161,14 @@ def between(older: Sample, newer: Sample, model: str) -> Figures | None:
     )
 
 
-def _grown(before: Counter[Key], after: Counter[Key]) -> dict[Key, int]:
-    """Return how much counts have grown; nothing where one has shrunk: a replica has ended."""
-    shrunk = any(after[key] < before[key] for key in after)
-    return {key: 0 if shrunk else after[key] - before[key] for key in after}
+def _of(grown: dict[Series, int], name: str, read: Callable[[str], Label]) -> dict[Label, int]:
+    """Return the counts of one kind by their label, but for labels that cannot be read."""
+    found = {}
+    for (kind, label), count in grown.items():
+        if kind == name:
+            with suppress(ValueError):
+                found[read(label)] = count
+    return found
 
 
 def _ms(latency: dict[float, int], share: float) -> float:

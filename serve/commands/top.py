@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from serve.commands.figures import Counts, Figures, Sample, between, read_sample
+from serve.commands.figures import Counts, Figures, Growth, Sample, between
 from serve.commands.http_client import LOCAL, CallFailed, KeyFile, Server, TlsCa, TlsCert, Url
 from serve.commands.terminal import plain
 
@@ -33,7 +33,7 @@ def screen(newest: Sample, recent: Sample, oldest: Sample, problem: str = "") ->
     replicas = f"replicas {newest.running} of {newest.wanted}"
     parts: list[RenderableType] = [Text(replicas, "bold red" if few else "bold")]
     if problem:
-        parts.append(Text(problem, "red"))
+        parts.append(Text(plain(problem), "red"))
     for name, counts in sorted(newest.models.items()):
         starts = {"now": recent} if oldest is recent else {"now": recent, past: oldest}
         found = ((span, between(start, newest, name)) for span, start in starts.items())
@@ -123,10 +123,11 @@ def top(
 ) -> None:
     """Show requests, latency, exits and queue of a running server until Ctrl-C."""
     server, console = Server.at(url, key_file, tls_ca, tls_cert), Console(highlight=False)
-    samples = deque([_sample(server, model)])
+    growth = Growth()
+    samples = deque([_sample(server, growth, model)])
     if once:
         time.sleep(interval)
-        samples.append(_sample(server, model))
+        samples.append(_sample(server, growth, model))
         console.print(screen(samples[-1], samples[0], samples[0]))
         return
     problem = ""
@@ -135,7 +136,7 @@ def top(
             live.update(screen(samples[-1], _recent(samples), samples[0], problem), refresh=True)
             time.sleep(interval)
             try:
-                samples.append(_sample(server, model))
+                samples.append(_sample(server, growth, model))
                 problem = ""
             except CallFailed as failed:
                 problem = str(failed)
@@ -143,13 +144,16 @@ def top(
                 samples.popleft()
 
 
-def _sample(server: Server, model: str | None) -> Sample:
+def _sample(server: Server, growth: Growth, model: str | None) -> Sample:
     """Return what is counted now, of one model or of all that are served.
 
     Raises:
         CallFailed: the server does not answer, or does not serve this model.
     """
-    sample = read_sample(server.metrics(), time.monotonic())
+    try:
+        sample = growth.read(server.metrics(), time.monotonic())
+    except (LookupError, TypeError, ValueError):
+        raise server.stranger() from None
     served = {name: counts for name, counts in sample.models.items() if counts.served}
     if model is not None:
         name = sample.aliases.get(model, model)

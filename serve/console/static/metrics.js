@@ -1,7 +1,7 @@
 /* The server's metrics of the last 15 minutes, asked for as long as the page is open.
 
-A sample is the sum over all replicas of what one model has counted up to a moment. Figures are
-differences of two samples.
+A sample is what the replicas have counted since the page was opened. Figures are differences of two
+samples.
 */
 
 import { useEffect, useState } from "./vendor/preact-htm-3.1.1.module.js";
@@ -23,52 +23,74 @@ export const history = new Store({ samples: [], error: null });
 // Models, bundles, versions of policies, and aliases: it changes when another client changes one of them.
 export const serving = new Store("");
 
-// Returns the sample that a page of /metrics is.
-export function read(text, at) {
-  const sample = { at, models: Object.create(null), aliases: Object.create(null), replicas: { running: 1, wanted: 1 } };
-  const of = (name) => (sample.models[name] ??= { requests: {}, latency: {}, exits: {}, reasons: {}, layers: 0, saved: 0, rows: 0, queue_s: 0, extra: {} });
-  for (const line of text.split("\n")) {
-    const found = LINE.exec(line);
-    if (!found) continue;
-    const [, name, labelText, number] = found;
-    const add = READERS[name];
-    if (!add) continue;
-    const labels = {};
-    for (const [, label, value] of (labelText || "").matchAll(LABEL)) labels[label] = value;
-    add(labels.model ? of(labels.model) : sample, labels, Number(number), sample);
-  }
-  return sample;
-}
-
-const adding = (field) => (counts, _, number) => { counts[field] += number; };
-const into = (field, label) => (counts, labels, number) => {
-  if (counts[field]) counts[field][labels[label]] = (counts[field][labels[label]] || 0) + number;
+// What is counted, as which figure, and by which label.
+const COUNTED = {
+  requests_total: ["requests", "code"],
+  request_duration_seconds_bucket: ["latency", "le"],
+  exits_total: ["exits", "layer"],
+  layers_run_total: ["layers", "model"],
+  layers_saved_total: ["saved", "model"],
+  degraded_answers_total: ["degraded", "model"],
 };
 
+// Adds up what the pages of a server, read one after the other, count more than before: the growth of
+// each replica first, then the sum, so a replica that ends takes nothing away. One that counts less than
+// before has begun anew. One that is met for the first time counts from there on.
+export class Growth {
+  #last = new Map(); // what each replica has counted of each model
+  #grown = new Map();
+
+  // Returns the sample that a page is.
+  read(text, at) {
+    const sample = { at, models: Object.create(null), aliases: Object.create(null), replicas: { running: 1, wanted: 1 } };
+    const counted = new Map();
+    for (const line of text.split("\n")) {
+      const found = LINE.exec(line);
+      if (found) take(sample, counted, found[1], found[2] || "", Number(found[3]));
+    }
+    for (const [replica, models] of counted) {
+      for (const [model, counts] of models) this.#add(replica, model, counts);
+      this.#last.set(replica, models);
+    }
+    for (const [name, of] of Object.entries(sample.models)) of.grown = new Map(this.#grown.get(name));
+    return sample;
+  }
+
+  #add(replica, model, counts) {
+    const known = this.#last.get(replica);
+    const before = known ? known.get(model) || new Map() : counts;
+    const anew = [...before].some(([series, count]) => (counts.get(series) || 0) < count);
+    const grown = into(this.#grown, model);
+    for (const [series, count] of counts) add(grown, series, anew ? count : count - (before.get(series) || 0));
+  }
+}
+
+const into = (map, name) => map.get(name) || map.set(name, new Map()).get(name);
+const add = (map, name, number) => map.set(name, (map.get(name) || 0) + number);
+
+function take(sample, counted, name, labelText, number) {
+  const [figure, by] = COUNTED[name] || [];
+  const reader = READERS[name];
+  if (!figure && !reader) return;
+  const labels = {};
+  for (const [, label, value] of labelText.matchAll(LABEL)) labels[label] = value;
+  const { model, replica = "", route } = labels;
+  if (OPERATORS.test(route)) return;
+  const of = model ? (sample.models[model] ??= { rows: 0, queue_s: 0, level: 0 }) : sample;
+  reader?.(of, number, labels, sample);
+  if (figure && model) add(into(into(counted, replica), model), `${figure} ${labels[by]}`, number);
+}
+
 const READERS = {
-  requests_total: (counts, labels, number) => {
-    if (number && counts.requests && !OPERATORS.test(labels.route)) into("requests", "code")(counts, labels, number);
-  },
-  request_duration_seconds_bucket: (counts, labels, number) => {
-    if (counts.latency && !OPERATORS.test(labels.route)) into("latency", "le")(counts, labels, number);
-  },
-  exits_total: (counts, labels, number) => {
-    into("exits", "layer")(counts, labels, number);
-    into("reasons", "reason")(counts, labels, number);
-  },
-  layers_run_total: adding("layers"),
-  layers_saved_total: adding("saved"),
-  queue_depth: adding("rows"),
+  queue_depth: (counts, number) => { counts.rows += number; },
   // Replicas work at the same time: the longest queue is the one to know.
-  queue_seconds: (counts, _, number) => { counts.queue_s = Math.max(counts.queue_s, number); },
-  policy_version: (counts, _, number) => { counts.version = Math.max(counts.version || 0, number); },
-  model_info: (counts, labels) => { counts.bundle = labels.bundle; },
-  alias_info: (_, labels, __, sample) => { sample.aliases[labels.alias] = labels.model; },
-  replicas_running: (_, __, number, sample) => { sample.replicas.running = number; },
-  replicas_wanted: (_, __, number, sample) => { sample.replicas.wanted = number; },
-  degraded_answers_total: (counts, _, number) => { counts.extra.degraded = (counts.extra.degraded || 0) + number; },
-  overload_level: (counts, _, number) => { counts.extra.level = Math.max(counts.extra.level || 0, number); },
-  rollout_percent: (counts, _, number) => { counts.extra.rollout = number; },
+  queue_seconds: (counts, number) => { counts.queue_s = Math.max(counts.queue_s, number); },
+  overload_level: (counts, number) => { counts.level = Math.max(counts.level, number); },
+  policy_version: (counts, number) => { counts.version = Math.max(counts.version || 0, number); },
+  model_info: (counts, _, labels) => { counts.bundle = labels.bundle; },
+  alias_info: (_, __, labels, sample) => { sample.aliases[labels.alias] = labels.model; },
+  replicas_running: (sample, number) => { sample.replicas.running = number; },
+  replicas_wanted: (sample, number) => { sample.replicas.wanted = number; },
 };
 
 // What has happened between two samples of a model; null where nothing is known.
@@ -76,39 +98,30 @@ export function between(older, newer, name) {
   const [a, b] = [older?.models[name], newer?.models[name]];
   if (!a || !b || newer.at <= older.at) return null;
   const seconds = newer.at - older.at;
-  const requests = difference(a.requests, b.requests);
-  const exits = difference(a.exits, b.exits);
-  const answers = total(exits);
-  const codes = Object.entries(requests);
-  const sum = (test) => codes.reduce((all, [code, count]) => all + (test(code) ? count : 0), 0);
-  const latency = difference(a.latency, b.latency);
-  const layers = Math.max(0, b.layers - a.layers);
-  const saved = Math.max(0, b.saved - a.saved);
+  const found = { requests: {}, latency: {}, exits: {}, layers: {}, saved: {}, degraded: {} };
+  for (const [series, count] of b.grown) {
+    const [figure, label] = series.split(/ (.*)/s);
+    found[figure][label] = count - (a.grown.get(series) || 0);
+  }
+  const sum = (figure, test = () => true) =>
+    Object.entries(found[figure]).reduce((all, [label, count]) => all + (test(label) ? count : 0), 0);
+  const [answers, layers, saved] = [sum("exits"), sum("layers"), sum("saved")];
   return {
     seconds,
     answers,
-    exits,
-    requests_s: sum(() => true) / seconds,
+    exits: found.exits,
+    requests_s: sum("requests") / seconds,
     answers_s: answers / seconds,
-    refused_s: sum((code) => code[0] === "4") / seconds,
-    failed_s: sum((code) => code[0] === "5") / seconds,
-    p50: quantile(latency, 0.5),
-    p95: quantile(latency, 0.95),
-    p99: quantile(latency, 0.99),
+    refused_s: sum("requests", (code) => code[0] === "4") / seconds,
+    failed_s: sum("requests", (code) => code[0] === "5") / seconds,
+    p50: quantile(found.latency, 0.5),
+    p95: quantile(found.latency, 0.95),
+    p99: quantile(found.latency, 0.99),
     saved: layers + saved ? saved / (layers + saved) : NaN,
     layers: answers ? layers / answers : NaN,
-    degraded: answers ? ((b.extra.degraded || 0) - (a.extra.degraded || 0)) / answers : NaN,
+    degraded: answers ? sum("degraded") / answers : NaN,
   };
 }
-
-// A count that has become smaller was begun anew: a replica has ended.
-function difference(a, b) {
-  const keys = Object.keys(b);
-  const shrunk = keys.some((each) => b[each] < (a[each] || 0));
-  return Object.fromEntries(keys.map((each) => [each, shrunk ? 0 : b[each] - (a[each] || 0)]));
-}
-
-const total = (counts) => Object.values(counts).reduce((all, count) => all + count, 0);
 
 // The value (ms) below which a share of a histogram lies, as Prometheus reckons it.
 export function quantile(cumulative, share) {
@@ -157,6 +170,7 @@ function seriesOf(samples, name) {
   });
 }
 
+const growth = new Growth();
 let turn = 0; // of the watch that goes on; a new key begins another
 
 async function watch() {
@@ -167,7 +181,7 @@ async function watch() {
   try {
     if (document.hidden) return;
     const at = Date.now() / 1000;
-    const sample = read(await call("GET", "/metrics"), at);
+    const sample = growth.read(await call("GET", "/metrics"), at);
     const samples = [...before.samples.filter((each) => each.at > at - KEPT_S), sample];
     history.set({ samples, error: null });
     const models = Object.entries(sample.models).map(([name, { bundle, version }]) => [name, bundle, version]);

@@ -1,11 +1,11 @@
 """`offramp top`: its figures, and its screen."""
 
 import itertools
-import math
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +13,8 @@ import pytest
 
 from serve.cli import main
 from serve.commands import top as top_module
-from serve.commands.figures import between, read_sample
+from serve.commands.figures import Growth, between
+from tests.serve.commands.conftest import answering
 from tests.serve.support.live_server import serving_bundles
 from tests.support.tiny import WORDS
 
@@ -43,12 +44,13 @@ def top(monkeypatch: pytest.MonkeyPatch) -> Top:
 def test_figures_are_those_of_the_requests_between_two_looks(bundle_folder: Path) -> None:
     with serving_bundles(bundle_folder) as server:
         server.answer(list(WORDS[:3]), exit={"rule": "layer", "layer": 3})
-        older = read_sample(server.http.get("/metrics").text, 0)
+        growth = Growth()
+        older = growth.read(server.http.get("/metrics").text, 0)
         server.answer(list(WORDS[:6]), exit={"rule": "layer", "layer": 1})
         server.answer(list(WORDS[:2]), exit={"rule": "never"})
         server.refusal("w1", exit="nothing")
         server.http.get("/v1/models/tiny/policy")
-        newer = read_sample(server.http.get("/metrics").text, 10)
+        newer = growth.read(server.http.get("/metrics").text, 10)
     figures = between(older, newer, "tiny")
     assert figures is not None
     assert (figures.requests_s, figures.texts_s) == (0.3, 0.8)
@@ -56,18 +58,65 @@ def test_figures_are_those_of_the_requests_between_two_looks(bundle_folder: Path
     assert figures.exits == {1: 0.75, 2: 0, 3: 0, 4: 0.25}
     assert (figures.layers, figures.saved) == (14 / 8, 18 / 32)
     assert 0 < figures.quantiles_ms[0] <= figures.quantiles_ms[2]
-    still = between(newer, read_sample("", 20), "tiny"), between(newer, newer, "tiny")
+    still = between(newer, growth.read("", 20), "tiny"), between(newer, newer, "tiny")
     assert still == (None, None)
 
 
-def test_replica_that_has_ended_makes_no_negative_figures() -> None:
-    page = 'offramp_exits_total{{model="m",layer="1"}} {}\n'
-    older, newer = (read_sample(page.format(n), n) for n in (10, 20))
-    fallen = between(newer, read_sample(page.format(4), 30), "m")
-    assert (between(older, newer, "m") or fallen).texts_s == 1  # type: ignore[union-attr]
-    assert fallen is not None
-    assert fallen.texts_s == 0
-    assert math.isnan(fallen.layers)
+# What replicas count on pages that are read one after the other, and the texts between two pages.
+PAGES = (
+    {"a": 100, "b": 1000},
+    {"a": 110, "b": 1010},
+    {"a": 115},  # b is killed
+    {"a": 120, "c": 5000},  # c is met for the first time, and may be old
+    {"a": 4, "c": 5007},  # a has begun anew
+    {"c": 5008},
+    {"a": 6, "c": 5008},  # a gave no page once
+)
+TEXTS_OF_PAGES = [20, 5, 5, 11, 1, 2]
+
+
+def page_of(counts: dict[str, int]) -> str:
+    line = 'offramp_exits_total{{model="m",replica="{}",layer="1",reason="final"}} {}\n'
+    return "".join(line.format(*each) for each in counts.items())
+
+
+def test_counts_grow_by_what_each_replica_counts() -> None:
+    growth = Growth()
+    samples = [growth.read(page_of(page), 10 * i) for i, page in enumerate(PAGES)]
+    steps = (between(*pair, "m") for pair in itertools.pairwise(samples))
+    assert [round(10 * step.texts_s) for step in steps if step] == TEXTS_OF_PAGES
+    whole = between(samples[0], samples[-1], "m")
+    assert whole is not None
+    assert round(60 * whole.texts_s) == sum(TEXTS_OF_PAGES)
+
+
+HOSTILE = """offramp_replicas_running NaN
+offramp_replicas_wanted +Inf
+offramp_model_info{model="m\x1b]0;owned\x07"} 1
+offramp_queue_seconds{model="m\x1b]0;owned\x07"} NaN
+offramp_exits_total{model="m\x1b]0;owned\x07",layer="first",reason="\x1b[2J"} 3
+offramp_exits_total{model="m\x1b]0;owned\x07"} +Inf
+offramp_requests_total{model="m\x1b]0;owned\x07",code=""} 1e308
+offramp_request_duration_seconds_bucket{model="m\x1b]0;owned\x07",le="nan"} 4
+"""
+
+
+@pytest.mark.parametrize("page", [HOSTILE, HOSTILE + "offramp_exits_total{ 1 \x1b[2J\n"])
+def test_a_hostile_page_of_metrics_reaches_no_terminal(
+    top: Top, page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", "text/plain")
+        request.end_headers()
+        request.wfile.write(page.encode())
+
+    with answering(answer) as url:
+        status = top(url, "--once", between_looks=lambda _: None)
+    said = "".join(capsys.readouterr())
+    assert "\x1b" not in said
+    assert "\x07" not in said
+    assert (status, "owned" in said) == ((0, True) if page == HOSTILE else (4, False))
 
 
 def test_once_prints_the_figures_of_one_interval_and_cuts_none_in_a_narrow_terminal(

@@ -10,8 +10,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from serve.commands.figures import between, read_sample
+from serve.commands.figures import Growth, between
 from tests.serve.api.conftest import StartServer
+from tests.serve.commands.test_top import PAGES, TEXTS_OF_PAGES, page_of
 from tests.serve.console.conftest import OpenPage
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
@@ -228,10 +229,12 @@ def test_browser_reckons_the_live_figures_as_offramp_top_does(
     shared.answer(TEXTS)
     shared.refusal("w1", exit="nothing")
     texts.append(shared.http.get("/metrics").text)
-    ours = between(*(read_sample(text, 10 * i) for i, text in enumerate(texts)), "tiny")
+    growth = Growth()
+    ours = between(*(growth.read(text, 10 * i) for i, text in enumerate(texts)), "tiny")
     reckoned = """async (texts) => {
-      const { between, read } = await import(new URL("/console/metrics.js", location));
-      return between(...texts.map((text, i) => read(text, 10 * i)), "tiny");
+      const { between, Growth } = await import(new URL("/console/metrics.js", location));
+      const growth = new Growth();
+      return between(...texts.map((text, i) => growth.read(text, 10 * i)), "tiny");
     }"""
     theirs = open_page(shared).evaluate(reckoned, texts)
     assert ours is not None
@@ -239,3 +242,16 @@ def test_browser_reckons_the_live_figures_as_offramp_top_does(
         assert theirs[name] == pytest.approx(getattr(ours, name)), name
     assert [theirs[name] for name in ("p50", "p95", "p99")] == pytest.approx(ours.quantiles_ms)
     assert {int(layer): n / len(TEXTS) for layer, n in theirs["exits"].items()} == ours.exits
+
+
+def test_browser_reckons_with_replicas_that_come_and_go_as_offramp_top_does(
+    open_page: OpenPage, shared: LiveServer
+) -> None:
+    reckoned = """async (texts) => {
+      const { between, Growth } = await import(new URL("/console/metrics.js", location));
+      const growth = new Growth();
+      const samples = texts.map((text, i) => growth.read(text, 10 * i));
+      return samples.slice(1).map((sample, i) => between(samples[i], sample, "m").answers);
+    }"""
+    found = open_page(shared).evaluate(reckoned, [page_of(each) for each in PAGES])
+    assert found == TEXTS_OF_PAGES

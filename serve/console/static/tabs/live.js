@@ -33,8 +33,8 @@ function Figures({ now, counts, replicas, layers }) {
     <${Figure} name="Layers saved" value=${percent(now?.saved)} note=${`${short(now?.layers)} of ${layers} run`} />
     <${Figure} name="Queue" value=${milliseconds(counts && 1000 * counts.queue_s)} note=${`${short(counts?.rows)} waiting`} bad=${queued} />
     <${Figure} name="Errors" value=${short(now && now.failed_s + now.refused_s)} unit="/s" bad=${now?.failed_s > 0} note=${`${short(now?.failed_s)} of them 5xx`} />
-    ${(now?.degraded > 0 || counts?.extra.level > 0) && html`<${Figure} name="Degraded" value=${percent(now?.degraded)}
-      note=${`overload level ${counts.extra.level ?? 0}`} bad />`}
+    ${(now?.degraded > 0 || counts?.level > 0) && html`<${Figure} name="Degraded" value=${percent(now?.degraded)}
+      note=${`overload level ${counts.level}`} bad />`}
     <${Figure} name="Replicas" value=${short(running)} note=${`of ${short(wanted)}`} bad=${running < wanted} />
   </div>`;
 }
