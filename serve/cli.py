@@ -22,6 +22,7 @@ from serve.access.cli import keys as keys_commands
 from serve.commands.model_commands import models
 from serve.commands.policy_commands import policy
 from serve.commands.rollout_commands import rollout
+from serve.commands.terminal import plain
 from serve.commands.top import top
 from serve.commands.yaml_text import read_document, read_yaml
 from serve.config import ServerConfig, ServerLimits
@@ -302,7 +303,7 @@ def _speaks_json() -> bool:
 
 
 def _fail(message: str, cause: Exception | None = None, status: int = 2) -> NoReturn:
-    line = f"offramp: {message}"
+    line = "\n".join(map(plain, f"offramp: {message}".split("\n")))
     if _speaks_json():
         line = single_line("json", logging.ERROR, message, cause)
     typer.echo(line, err=True)

@@ -3,20 +3,30 @@
 import json
 import os
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias
 from urllib.error import HTTPError, URLError
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.parse import urlsplit
+from urllib.request import (
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+    getproxies,
+    proxy_bypass,
+)
 
 import typer
 
 from serve.bounded_file import UnfitFile, read_file
-from serve.commands.terminal import plain
 from serve.errors import InvalidRequest, OfframpError
 
 Url: TypeAlias = Annotated[str, typer.Option(envvar="OFFRAMP_URL", help="Address of the server.")]
@@ -49,20 +59,30 @@ class CallFailed(OfframpError):
     """A call has not done what it should; the command ends with this status."""
 
     def __init__(self, message: str, exit_status: int) -> None:
-        super().__init__(plain(message))
+        super().__init__(message)
         self.exit_status = exit_status
 
 
 class Server:
-    """Sends calls, each on a connection of its own; a key goes to no other address."""
+    """Sends calls, each on a connection of its own; a key is shown to no other address."""
 
     def __init__(self, url: str, key: str | None, tls: ssl.SSLContext | None) -> None:
         """Check the address; nothing is sent."""
         if not re.fullmatch(r"https?://[^/?#@\s]+(/[^?#\s]*)?", url):
             raise InvalidRequest("--url: must be such as http://127.0.0.1:8000 or https://HOST")
-        self._url = url.rstrip("/")
+        self._url = self._named = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._opener = build_opener(_NoRedirect, *([HTTPSHandler(context=tls)] if tls else []))
+        proxies = _proxies(url)
+        for proxy in proxies.values():
+            name = proxy.rpartition("@")[2]  # behind the proxy's own password
+            self._named = f"{self._url} through the proxy {name}"
+            if key and url.startswith("http:"):
+                raise InvalidRequest(
+                    f"{self._named}: the proxy would see the key; take https, or name the server "
+                    "in no_proxy"
+                )
+        handlers = [ProxyHandler(proxies), *([HTTPSHandler(context=tls)] if tls else [])]
+        self._opener = build_opener(_NoRedirect, *handlers)
 
     @classmethod
     def at(
@@ -82,12 +102,20 @@ class Server:
         if body is not None:
             given = {name: value for name, value in body.items() if value is not None}
             content = json.dumps(given).encode()
-        found: Json = json.loads(self._text(method, path, "application/json", content))
+        text = self._text(method, path, "application/json", content)
+        try:
+            found: Json = json.loads(text)
+        except (ValueError, RecursionError):
+            raise self.stranger() from None
         return found
 
     def metrics(self) -> str:
         """Return the page of metrics."""
         return self._text("GET", "/metrics", "text/plain")
+
+    def stranger(self) -> CallFailed:
+        """Return the error of an answer that Offramp would not give."""
+        return CallFailed(f"{self._named}: what answers is no Offramp server", 4)
 
     def events(self, path: str, say: Callable[[str], None]) -> Iterator[Json]:
         """Yield server-sent events without end; a lost stream is taken up where it was lost.
@@ -137,7 +165,7 @@ class Server:
         try:
             with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
                 if answer.headers.get_content_type() != media_type:
-                    raise CallFailed(f"{self._url}: what answers is no Offramp server", 4)
+                    raise self.stranger()
                 yield answer
         except HTTPError as error:
             raise self._refusal(error) from None
@@ -146,17 +174,38 @@ class Server:
             was_sent = method != "GET" and not isinstance(error, URLError)
             doubt = "; the change may have been made, see `history`" if was_sent else ""
             reason = getattr(error, "reason", None) or error
-            raise CallFailed(f"{self._url}: {_described(reason)}{doubt}", 4) from None
+            raise CallFailed(f"{self._named}: {_described(reason)}{doubt}", 4) from None
 
     def _refusal(self, answer: HTTPError) -> CallFailed:
         try:
             message = str(json.loads(answer.read(_MOST_BYTES))["error"]["message"])
         except (OSError, HTTPException, ValueError, LookupError, TypeError):
             moved = answer.headers.get("Location")
-            message = f"{self._url}: answers {answer.code}" + (f", see {moved}" if moved else "")
+            message = f"{self._named}: answers {answer.code}" + (f", see {moved}" if moved else "")
         if answer.code == 401:
             message += "; this command takes the key from OFFRAMP_KEY or --key-file"
         return CallFailed(message, _EXIT_STATUS.get(answer.code, 1))
+
+
+def _proxies(url: str) -> dict[str, str]:
+    """Return the proxy by scheme; none for this machine's addresses and those of `no_proxy`."""
+    where, found = urlsplit(url), getproxies()
+    if where.scheme not in found or _is_own(where.hostname or "") or proxy_bypass(where.netloc):
+        return {}
+    return {where.scheme: found[where.scheme]}
+
+
+def _is_own(host: str) -> bool:
+    """Tell whether a host is this machine, in any form that needs no look-up: `127.1` is one."""
+    name = host.rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(socket.getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)[0][4][0])
+    except (OSError, ValueError):
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
 
 
 class _NoRedirect(HTTPRedirectHandler):

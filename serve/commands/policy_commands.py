@@ -32,7 +32,10 @@ def edit_policy(remote: Remote, why: str | None, sure: bool) -> Json:
     live = remote.get()
     handle, name = tempfile.mkstemp(prefix="offramp-policy-", suffix=".yaml")
     with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        opened.write(_HEAD.format(**live) + write_yaml(live["policy"]))
+        opened.write(
+            _HEAD.format(model=terminal.plain(str(live["model"])), version=live["version"])
+            + write_yaml(live["policy"])
+        )
     file = Path(name)
     begun = file.read_bytes()
     try:
@@ -72,7 +75,7 @@ def _tried(remote: Remote, file: Path, live: Any) -> tuple[Any, bool]:
     except (CallFailed, InvalidRequest) as error:
         if isinstance(error, CallFailed) and error.exit_status != 1:
             raise
-        typer.echo(f"offramp: {error}", err=True)
+        terminal.complain(f"offramp: {error}")
         return written, False
     terminal.print_lines(terminal.dry_run(answer), to_stderr=True)
     return written, not answer.get("problem")

@@ -119,9 +119,16 @@ class PolicyCommand(TyperCommand):
         super().__init__(*args, params=[*params, *self.shared], **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command's function."""
-        ctx.obj = Remote(**{each.name: ctx.params.pop(each.name) for each in self.shared})
-        return super().invoke(ctx)
+        """Run the command's function.
+
+        Raises:
+            CallFailed: the server's JSON has not the fields that Offramp's has.
+        """
+        ctx.obj = remote = Remote(**{each.name: ctx.params.pop(each.name) for each in self.shared})
+        try:
+            return super().invoke(ctx)
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+            raise remote.server.stranger() from error
 
 
 class ServerCommand(PolicyCommand):

@@ -16,9 +16,10 @@ _QUALITY: Final = ("audits", "differences", "disagreement", "interval")
 
 
 def print_lines(lines: Iterator[Text], to_stderr: bool = False) -> None:
-    """Print lines; the terminal wraps the long ones, and a pipe gets them whole."""
+    """Print lines, cleaned; the terminal wraps the long ones, and a pipe gets them whole."""
     console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
     for line in lines:
+        line.plain = plain(line.plain)
         console.print(line)
 
 
@@ -28,7 +29,10 @@ def complain(message: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Return a text without what would move a terminal's cursor."""
+    """Return a line of the same length without what would move a terminal's cursor.
+
+    What a server says goes through here, at the one place where it is printed.
+    """
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -42,7 +46,7 @@ def policy(fields: Fields) -> Iterator[Text]:
     resolved = fields.get("resolved", {})
     width = max(map(len, resolved), default=0)
     for name, chosen in resolved.items():
-        yield Text(f"{plain(name):{width}}  {'; '.join(_resolved(chosen))}", "cyan")
+        yield Text(f"{name:{width}}  {'; '.join(_resolved(chosen))}", "cyan")
         yield from _problem(name, chosen.get("problem"))
     yield from _problem("the deployment's config is refused", fields.get("config_problem"))
 
@@ -56,7 +60,7 @@ def history(fields: Fields) -> Iterator[Text]:
 def changes(fields: Fields) -> Iterator[Text]:
     """Show old and new value of each place."""
     for place, (old, new) in fields.get("changes", {}).items():
-        line = Text(f"  {plain(place)}: ")
+        line = Text(f"  {place}: ")
         if old is not None:
             line.append(_value(old), "red")
         line.append("" if old is None or new is None else " -> ")
@@ -87,7 +91,7 @@ def dry_run(fields: Fields) -> Iterator[Text]:
         before, after = (dict(_side(sides.get(side))) for side in ("before", "after"))
         if before == after or (refused and not after):
             continue
-        rows = [(plain(name), "before", "after")]
+        rows = [(name, "before", "after")]
         rows += [(f"  {key}", before.get(key, "-"), after.get(key, "-")) for key in before | after]
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
         for i, (what, old, new) in enumerate(rows):
@@ -101,38 +105,38 @@ def event(fields: Fields) -> Iterator[Text]:
     if fields["event"] != "quality":
         yield from _entry(data)
         return
-    yield Text(f"quality  {plain(data['model'])}", "bold")
+    yield Text(f"quality  {data['model']}", "bold")
     for name, found in data["profiles"].items():
         told = dict(_figures({key: found.get(key) for key in _QUALITY}))
         line = "  ".join(f"{key} {value}" for key, value in told.items())
         style = "red" if found["state"] == "broken" else ""
-        yield Text(f"  {plain(name)}: {plain(found['state'])}  {line}", style)
+        yield Text(f"  {name}: {found['state']}  {line}", style)
 
 
 def rollout(fields: Fields) -> Iterator[Text]:
     """Show a rollout: its state, what its arms have answered, and its moves."""
     if fields["state"] == "none":
-        yield Text(f"{plain(fields['model'])}: there was no rollout")
+        yield Text(f"{fields['model']}: there was no rollout")
         return
     words = f"{fields['state']}  {fields['percent']:g} %  step {fields['step'] + 1} of "
-    yield Text(plain(f"{fields['model']}  {words}{len(fields['steps'])}"), "bold")
+    yield Text(f"{fields['model']}  {words}{len(fields['steps'])}", "bold")
     failed = fields["verdict"] == "failed"
-    yield Text(plain(f"  verdict: {fields['verdict']}"), "red" if failed else "")
+    yield Text(f"  verdict: {fields['verdict']}", "red" if failed else "")
     if "why" in fields:
-        yield Text(f"  {plain(fields['why'])}", "italic")
+        yield Text(f"  {fields['why']}", "italic")
     if "note" in fields:
-        yield Text(f"  {plain(fields['note'])}", "yellow")
+        yield Text(f"  {fields['note']}", "yellow")
     if "ends_at" in fields:
-        yield Text(plain(f"  judged from {fields['ends_at']} on"))
+        yield Text(f"  judged from {fields['ends_at']} on")
     for name, arm in fields["arms"].items():
-        yield Text(plain(name), "bold")
+        yield Text(name, "bold")
         verdicts = arm.get("verdicts", {})
         for place, value in _figures(_of_arm(arm)):
-            said = plain(verdicts.get(place, ""))
+            said = verdicts.get(place, "")
             yield Text(f"  {place:13}  {value}  {said}".rstrip(), "red" if said == "failed" else "")
     for each in fields["history"]:
         move = f"{each['at']}  {each['action']}  {each['percent']:g} %  {each['by']}"
-        yield Text(plain(f"version {each['version']}  {move}"))
+        yield Text(f"version {each['version']}  {move}")
 
 
 def _of_arm(arm: Fields) -> Fields:
@@ -170,18 +174,18 @@ def models(fields: Fields) -> Iterator[Text]:
         ready = "" if each["ready"] else "  its engine does not run"
         called = f"  also {', '.join(names[each['name']])}" if each["name"] in names else ""
         line = f"{each['name']}  bundle {each['bundle'][:12]}  {each['layers']} layers  {where}"
-        yield Text(plain(f"{line}{called}{ready}"), "" if each["ready"] else "red")
+        yield Text(f"{line}{called}{ready}", "" if each["ready"] else "red")
     for each in fields["repository"]:
         if not each["loaded"]:
-            yield Text(plain(f"{each['name']}  not loaded"), "dim")
+            yield Text(f"{each['name']}  not loaded", "dim")
 
 
 def models_change(fields: Fields) -> Iterator[Text]:
     """Show the set of models after a change, and the replicas that do not serve it."""
     served = (n if n == b else f"{n} (bundle {b})" for n, b in fields["models"].items())
-    yield Text(plain(f"version {fields['version']}  {', '.join(served) or 'no model'}"), "bold")
+    yield Text(f"version {fields['version']}  {', '.join(served) or 'no model'}", "bold")
     for alias, model in fields["aliases"].items():
-        yield Text(plain(f"  {alias} -> {model}"))
+        yield Text(f"  {alias} -> {model}")
     for each in fields["refused"]:
         yield from _problem(f"replica {each['replica']}", each.get("problem"))
     if fields["unconfirmed"]:
@@ -191,14 +195,14 @@ def models_change(fields: Fields) -> Iterator[Text]:
 def models_history(fields: Fields) -> Iterator[Text]:
     """Show the aliases, and what was changed, newest first."""
     for name, each in fields["aliases"].items():
-        yield Text(plain(f"{name} -> {each['model']}  since {each['since']}  {each['by']}"), "bold")
+        yield Text(f"{name} -> {each['model']}  since {each['since']}  {each['by']}", "bold")
     for each in fields["history"]:
         words = [
             f"{name} {each[name]}"
             for name in ("alias", "model", "from", "bundle", "why")
             if name in each
         ]
-        yield Text(plain(f"{each['at']}  {each['by']}  {each['action']}  {', '.join(words)}"))
+        yield Text(f"{each['at']}  {each['by']}  {each['action']}  {', '.join(words)}")
 
 
 def _entry(fields: Fields) -> Iterator[Text]:
@@ -210,14 +214,14 @@ def _entry(fields: Fields) -> Iterator[Text]:
 def _heading(fields: Fields) -> Iterator[Text]:
     known = (fields.get(name) for name in ("model", "at", "by"))
     words = [f"version {fields['version']}", *known, fields.get("action", fields.get("source"))]
-    yield Text("  ".join(plain(word) for word in words if word), "bold")
+    yield Text("  ".join(word for word in words if word), "bold")
     if fields.get("why"):
-        yield Text(f"  {plain(fields['why'])}", "italic")
+        yield Text(f"  {fields['why']}", "italic")
 
 
 def _document(policy: Fields) -> Iterator[Text]:
     for line in write_yaml(policy).splitlines():
-        yield Text(plain(line))
+        yield Text(line)
 
 
 def _side(side: Fields | None) -> Iterator[tuple[str, str]]:
@@ -234,13 +238,13 @@ def _resolved(chosen: Fields) -> Iterator[str]:
         yield f"{chosen['expected_layers']:.4g} layers"
     certificate = chosen.get("certificate")
     for each in [certificate] if certificate else chosen.get("certificates", ()):
-        yield f"{plain(each['loss'])} at most {_inline(each['epsilon'])}"
+        yield f"{each['loss']} at most {_inline(each['epsilon'])}"
 
 
 def _problem(where: str, what: str | None) -> Iterator[Text]:
     """Show a problem, if there is one."""
     if what:
-        yield Text(f"  {plain(where)}: {plain(what)}", "yellow")
+        yield Text(f"  {where}: {what}", "yellow")
 
 
 def _figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
@@ -252,13 +256,13 @@ def _figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
             yield from _figures(value, f"{place}{name}.")
         elif value is not None and not name.endswith("interval"):
             interval = f" {_inline(bounds[name])}" if bounds[name] else ""
-            yield plain(f"{place}{name}"), _inline(value) + interval
+            yield f"{place}{name}", _inline(value) + interval
 
 
 def _inline(value: Any) -> str:
     """Return a value of JSON as a few words."""
     if isinstance(value, dict):
-        words = ((f"{plain(name)}=", _inline(inner)) for name, inner in value.items())
+        words = ((f"{name}=", _inline(inner)) for name, inner in value.items())
         return " ".join(f"{name}{word}".removeprefix("rule=") for name, word in words)
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
@@ -268,4 +272,4 @@ def _inline(value: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -13,6 +13,7 @@ from loadtest.http.server_process import free_port
 from tests.serve.commands.conftest import Offramp, answering
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
+from tests.serve.support.server_process import Ran
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.patience import until
 
@@ -154,6 +155,74 @@ def test_no_key_follows_a_redirect_and_no_message_moves_the_cursor(
     assert "307" in ran.error
     assert "\x1b" not in ran.error
     assert asked == ["/v1/models/m/policy"]
+
+
+HOSTILE = {"model": "m\x1b[2J", "state": "running\x07", "percent": 5, "step": 0, "steps": [5]}
+HOSTILE |= {
+    "verdict": "\u202e",
+    "arms": {"live\x9b": {"disagreement": {"audits": 1, "skipped": 0}}},
+}
+HOSTILE |= {"history": [], "entries": [{"version": 1, "why": "\x1b]0;owned\x07"}]}
+
+
+@pytest.mark.parametrize(
+    ("words", "body", "status"),
+    [
+        (("rollout", "status"), json.dumps(HOSTILE), 0),
+        (("policy", "history"), json.dumps(HOSTILE), 0),
+        (("rollout", "status"), json.dumps(HOSTILE | {"percent": "\x1b[2J"}), 4),
+        (("policy", "history"), '{"entries": [NaN]}', 4),
+        (("policy", "history"), "[1]", 4),
+        (("policy", "show"), "\x1b[2J", 4),
+        (("policy", "show"), "[" * 100_000, 4),
+        (("models", "list"), "{}", 4),
+    ],
+)
+def test_what_a_hostile_server_says_is_cleaned_or_refused(
+    offramp: Offramp, words: tuple[str, ...], body: str, status: int
+) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", "application/json")
+        request.end_headers()
+        request.wfile.write(body.encode())
+
+    with answering(answer) as url:
+        ran = offramp(*words, "--url", url, *(() if words[0] == "models" else ("--model", "m")))
+    assert ran.status == status, ran.error
+    assert all(c.isprintable() or c == "\n" for c in ran.said + ran.error)
+
+
+def test_a_key_is_shown_to_no_proxy(offramp: Offramp, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        seen.append((request.path, request.headers["Authorization"]))
+        request.send_error(502)
+
+    def show(url: str, **variables: str) -> Ran:
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            return offramp("policy", "show", "--model", "m", "--url", url)
+
+    port = free_port()
+    with answering(answer) as url:
+        proxy = {"http_proxy": f"http://user:secret@{url.removeprefix('http://')}"}
+        for own in ("127.0.0.1", "localhost", "127.1", "[::1]", "LOCALHOST."):
+            ran = show(f"http://{own}:{port}", OFFRAMP_KEY="k", **proxy)
+            assert (ran.status, "proxy" in ran.error) == (4, False), ran.error
+        ran = show("http://server.invalid", OFFRAMP_KEY="k", no_proxy=".invalid", **proxy)
+        assert (ran.status, "proxy" in ran.error) == (4, False)
+        refused = show("http://server.invalid", OFFRAMP_KEY="k", **proxy)
+        assert refused.status == 2
+        assert seen == []
+        named = show("http://server.invalid", **proxy)
+    assert named.status == 4
+    for ran in (refused, named):
+        assert f"through the proxy {url.removeprefix('http://')}" in ran.error
+        assert "secret" not in ran.error
+    assert seen == [("http://server.invalid/v1/models/m/policy", None)]
 
 
 # Of each bound, what has been found and what is said of it.
