@@ -99,8 +99,8 @@ class Growth:
             for model, counts in models.items():
                 self._add(replica, model, counts)
         self._last |= counted
-        for name, counts in sample.models.items():
-            counts.grown = self._grown.get(name, Counter()).copy()
+        for name, shown in sample.models.items():
+            shown.grown = self._grown.get(name, Counter()).copy()
         return sample
 
     def _add(self, replica: str, model: str, counts: Counter[Series]) -> None:
