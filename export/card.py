@@ -26,7 +26,7 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
         f"Task: {manifest.task}. Labels: {', '.join(manifest.labels)}.",
         *_original_rule(manifest),
         "",
-        f"Serve it: `offramp serve {name}`",
+        f"Serve it: `offramp serve FOLDER --standalone`, where FOLDER is the path of `{name}`.",
         "",
         "| variant | size | largest logit error | same label as the model | rows |",
         "|---|---|---|---|---|",

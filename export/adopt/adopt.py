@@ -223,9 +223,17 @@ def _train(job: Adoption, loaded: LoadedCheckpoint, answers: Path, console: Cons
     )
     config = TrainConfig(epochs=EPOCHS, lr=default_lr(FROZEN), bf16=has_bf16(device))
     texts, resume = job.work / "teaching.jsonl", (out / CHECKPOINT).is_file()
-    training = TrainJob(choice, config, texts, answers, out, resume=resume, device=device)
     name = job.classifier.resolve().name
-    console.print(f"accuracy is here the share of the same answers as {name}'s", highlight=False)
+    training = TrainJob(
+        choice,
+        config,
+        texts,
+        answers,
+        out,
+        resume=resume,
+        device=device,
+        measured=f"agreement with {name}",
+    )
     if not train(training, console):
         raise KeyboardInterrupt
     _say_agreement(out, name)

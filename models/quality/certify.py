@@ -99,10 +99,10 @@ def rungs(certified: Certified) -> tuple[Rung, ...]:
     """
     tried = certified.tried
     never = (*[0.0] * (len(tried.layers) - 1), 1.0)
-    # The ends of scores would only make the ladder longer: no target asks for them. Those of a
-    # reference do not change it, so that all other targets become what they are without it.
-    ends = {end for (loss, _), end in certified.ends.items() if loss in ("disagreement", "metric")}
-    wanted = {end - 1 for end in ends if end} | _steps(tried)
+    # The ends of scores would only make the ladder longer: no target asks for them.
+    asked = ("disagreement", "metric", "reference")
+    ends = {end for (loss, _), end in certified.ends.items() if loss in asked}
+    wanted = {end - 1 for end in ends if end > 0} | _steps(tried)
     # Of rules by which texts run equally many layers, the last is certified if any is.
     by_layers = {float(tried.mean_layers[index]): index for index in sorted(wanted)}
     by_layers.pop(float(tried.layers[-1]), None)

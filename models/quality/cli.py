@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 _FOLDER = {"exists": True, "file_okay": False}
 _FILE = {"exists": True, "dir_okay": False}
 
-_STOPPED = (
-    "stopped: the precisions shown above are certified; the others keep what they had; "
-    "the same command does all again"
-)
-
 _Bundle = Annotated[Path, typer.Argument(help="Bundle folder.", **_FOLDER)]
 _Exits = Annotated[
     str | None,
@@ -104,6 +99,9 @@ def calibrate(
             **_FOLDER,
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show every precision, and every loss.")
+    ] = False,
 ) -> None:
     """Certify what leaving early may cost, and write the certified rules into the bundle.
 
@@ -112,7 +110,7 @@ def calibrate(
     """
     from models.quality.calibrate import CalibrationJob
     from models.quality.calibrate import calibrate as run
-    from models.quality.summary import screen
+    from models.quality.summary import next_command, outcome, screen
 
     job = CalibrationJob(
         bundle=bundle,
@@ -132,15 +130,23 @@ def calibrate(
     )
     console = Console(highlight=False, soft_wrap=True)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    done = []
     try:
         with notes_to(errors):
             for found in run(job, errors):
-                for part in screen(found):
-                    console.print(part)
-                console.print()
+                done.append(found)
+                if verbose:
+                    console.print(*screen(found), "", sep="\n")
     except KeyboardInterrupt:
-        errors.print(_STOPPED)
+        certified = ", ".join(each.ladder.precision for each in done) or "nothing"
+        errors.print(
+            f"stopped: certified so far: {certified}; the rest is as it was; the same command does "
+            "all again"
+        )
         raise
+    if not verbose:
+        console.print(*outcome(job, done), sep="\n")
+    console.print(next_command(job))
 
 
 def thresholds_of(options: list[str] | None) -> dict[str, float] | None:

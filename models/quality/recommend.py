@@ -25,6 +25,11 @@ _NO_FASTER = (
     "those at which few texts leave, and calibrate that bundle"
 )
 
+_LINES = (
+    "Texts are lines of calibrate's --data, of which a third chooses rules and the others certify; "
+    "beside a file for --tuning all certify"
+)
+
 # What is worth gathering texts for: so many of the model's layers less, and at least and at most
 # so many times the present texts. From fewer, chance decides whether the rule is certified.
 _WORTH_LAYERS, _WORTH_TEXTS = 0.05, (1.1, 10)
@@ -179,14 +184,15 @@ def more_texts(ladder: Ladder, layers: float, loss: Loss, epsilon: float) -> str
     if not worth:
         return (
             f"would hardly help: what they could certify saves less than {saved:.2g} layers, takes "
-            f"more than {_WORTH_TEXTS[1]} times as many texts, or has failed by chance"
+            f"more than {_WORTH_TEXTS[1]} times as many texts, or needs no more texts than these, "
+            "which just missed it"
         )
     parts = [
-        f"about {_rounded_up(num_texts)} certifying texts, instead of {present}, would certify "
+        f"about {_rounded_up(num_texts)} that certify, instead of {present}, would certify "
         f"{ladder.mean_layers(rung):.2f} layers ({rung.rule.text()})"
         for num_texts, rung in (worth[0], worth[-1])
     ]
-    return "; ".join(dict.fromkeys(parts))
+    return f"{'; '.join(dict.fromkeys(parts))}. {_LINES}"
 
 
 def _texts_needed(

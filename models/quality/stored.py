@@ -122,19 +122,23 @@ def dropped(older: Ladder | None, ladder: Ladder) -> list[str]:
 
 
 def _with_reference(ladder: Ladder, older: Ladder) -> Ladder:
-    """Return the ladder with what the older one says of a reference, if it says nothing itself."""
-    pairs = list(zip(ladder.rungs, older.rungs, strict=False))
-    same = len(ladder.rungs) == len(older.rungs) and all(a.rule == b.rule for a, b in pairs)
-    if ladder.reference or not older.reference or not same:
+    """Return the ladder with what the older one says of a reference, if it says nothing itself.
+
+    Rungs that the older one has for the reference alone come with it.
+    """
+    new = {rung.rule: rung for rung in ladder.rungs}
+    same_path = older.temperatures == ladder.temperatures
+    if ladder.reference or not older.reference or not same_path:
+        return ladder
+    if not new.keys() <= {rung.rule for rung in older.rungs}:
         return ladder
     rungs = []
-    for new, old in pairs:
-        kept = (certificate for certificate in old.certificates if certificate.loss in OF_REFERENCE)
-        update = {
-            "reference_disagreement": old.reference_disagreement,
-            "certificates": (*new.certificates, *kept),
-        }
-        rungs.append(new.model_copy(update=update))
+    for old in older.rungs:
+        own = new.get(old.rule)
+        kept = own.certificates if own else [c for c in old.certificates if c.loss != "metric"]
+        of_reference = [c for c in old.certificates if c.loss in OF_REFERENCE]
+        kept = [*(c for c in kept if c.loss not in OF_REFERENCE), *of_reference]
+        rungs.append(old.model_copy(update={"certificates": tuple(kept)}))
     return ladder.model_copy(update={"rungs": tuple(rungs), "reference": older.reference})
 
 

@@ -1,19 +1,21 @@
 """What a calibration has found, on one screen."""
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.table import Table
 
 from models.errors import UnusableData
-from models.quality.calibrate import Calibrated
+from models.quality.calibrate import Calibrated, CalibrationJob
 from models.quality.card import LOST, describe_loss, flag_bounds, flag_grid, flag_text, percent
 from models.quality.certify import Certified, bounds_of
 from models.quality.flag import EPSILONS as FLAG_EPSILONS
 from models.quality.paths import EPSILONS
 from models.quality.risk_control import rows_needed
-from serve.bundle.loader import Bundle
+from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from serve.policy.ladder import OF_REFERENCE, Decisions, Ladder, Loss
+from serve.runtime.placement import place
 
 _OF_TEXTS: dict[Loss, str] = {
     "missed": "texts that full depth flags",
@@ -22,28 +24,49 @@ _OF_TEXTS: dict[Loss, str] = {
 
 
 def screen(found: Calibrated) -> Iterator[str | Table]:
-    """Yield what there is to say of a variant: lines and tables.
+    """Yield all that there is to say of a variant: lines and tables.
 
     There is a table for each loss, with the fastest certified rule for each bound, and one for the
     flag, if one was asked for; and a line for each bound that too few texts certify.
     """
-    certified, ladder = found.certified, found.ladder
-    yield (
-        f"{ladder.precision}, exits {', '.join(map(str, ladder.exits))}: {ladder.num_tuning} texts "
-        f"chose the rules, {ladder.num_certifying} others certify (delta {certified.delta:g})"
-    )
-    for loss in certified.losses:
-        head = ("at most", "fastest certified rule", "layers", "seen")
-        table = _table(describe_loss(loss, ladder), head, left=1)
-        for epsilon in _telling(certified, loss):
-            table.add_row(percent(epsilon), *_promise(certified, loss, epsilon))
-        yield table
-    for epsilon in EPSILONS:
-        if not certified.ends["disagreement", epsilon]:
-            yield f"at most {percent(epsilon)}: {_needed(certified, epsilon)}"
-    for own in ladder.decisions:
-        yield _flag_table(ladder, own)
-        yield from _shortages(own, ladder.num_certifying, certified.delta)
+    yield _texts(found)
+    for loss in found.certified.losses:
+        yield _loss_table(found, loss)
+    yield from _needed_for_disagreement(found)
+    for own in found.ladder.decisions:
+        yield from _of_flag(found, own)
+
+
+def outcome(job: CalibrationJob, done: Sequence[Calibrated]) -> Iterator[str | Table]:
+    """Yield the one table that was asked for, of the precision that is served by default here.
+
+    It is of the flag, of the difference from the reference, or of that from full depth.
+    """
+    served = place(load_bundle(job.bundle), job.device, "auto").precision
+    found = next((each for each in done if each.ladder.precision == served), done[0])
+    yield _texts(found)
+    if found.ladder.decisions:
+        yield from _of_flag(found, found.ladder.decisions[0])
+    elif job.reference:
+        yield _loss_table(found, "reference")
+    else:
+        yield _loss_table(found, "disagreement")
+        yield from _needed_for_disagreement(found)
+
+
+def next_command(job: CalibrationJob) -> str:
+    """Return the commands that show what a target saves, and serve the bundle."""
+    bounds = [] if job.flag else ["--max-disagreement", "1%"]
+    if job.flag:
+        flags = [f"--flag={label}={bound:g}" for label, bound in job.flag.items()]
+        bounds = [*flags, "--max-missed", "1%", "--max-false-alarms", "1%"]
+    elif job.reference:
+        bounds += ["--reference", str(job.reference)]
+    if job.exits:
+        bounds += ["--active-exits", ",".join(map(str, job.exits))]
+    recommend = shlex.join(["offramp", "recommend", str(job.bundle), *bounds])
+    serve = shlex.join(["offramp", "serve", str(job.bundle), "--standalone"])
+    return f"what a bound saves here: `{recommend}`; to serve it: `{serve}`"
 
 
 def flag_overview(bundle: Bundle, precision: Precision, flag: Mapping[str, float]) -> Table:
@@ -106,33 +129,72 @@ def _flag_table(ladder: Ladder, own: Decisions) -> Table:
 def _table(title: str, head: tuple[str, ...] | list[str], left: int | None = None) -> Table:
     """Return an empty table whose columns are aligned to the right, but for one."""
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    for place, name in enumerate(head):
-        table.add_column(name, justify="left" if place == left else "right", no_wrap=True)
+    for column, name in enumerate(head):
+        table.add_column(name, justify="left" if column == left else "right", no_wrap=True)
     return table
 
 
-def _telling(certified: Certified, loss: Loss) -> list[float]:
-    """Return the bounds to show: of a reference, those at which another rule is the fastest.
+def _texts(found: Calibrated) -> str:
+    ladder = found.ladder
+    return (
+        f"{ladder.precision}, exits {', '.join(map(str, ladder.exits))}: {ladder.num_tuning} texts "
+        f"chose the rules, {ladder.num_certifying} others certify (delta "
+        f"{found.certified.delta:g})"
+    )
 
-    Of the bounds that not even full depth is certified for, it is the largest.
+
+def _loss_table(found: Calibrated, loss: Loss) -> Table:
+    """Return the fastest rule of the ladder for each bound.
+
+    Of a reference the bounds are those at which another rule is the fastest, and of those that not
+    even full depth is certified for the largest.
     """
-    bounds, ends = bounds_of(loss), certified.ends
-    if loss not in OF_REFERENCE:
-        return list(bounds)
-    first = {ends[loss, bound]: bound for bound in reversed(bounds)}
-    largest = [bound for bound in bounds if ends[loss, bound] < 0][-1:]
-    return [*largest, *(first[end] for end in sorted(first) if end >= 0)]
+    ladder = found.ladder
+    table = _table(
+        describe_loss(loss, ladder), ("at most", "fastest certified rule", "layers", "seen"), left=1
+    )
+    fastest = {bound: _fastest(ladder, loss, bound) for bound in bounds_of(loss)}
+    telling = list(fastest)
+    if loss in OF_REFERENCE:
+        first = {at: bound for bound, at in reversed(fastest.items())}
+        none = [bound for bound, at in fastest.items() if at is None][-1:]
+        telling = sorted({*none, *(bound for at, bound in first.items() if at is not None)})
+    for bound in telling:
+        table.add_row(percent(bound), *_promise(found, loss, fastest[bound]))
+    return table
 
 
-def _promise(certified: Certified, loss: Loss, epsilon: float) -> tuple[str, str, str]:
-    tried, end = certified.tried, certified.ends[loss, epsilon]
-    at_full_depth = f"{100 * tried.at_full_depth(loss):.2f} %" if loss in OF_REFERENCE else ""
-    if end < 0:
-        return "none: full depth differs too often", "", at_full_depth
-    if not end:
-        return "never", f"{tried.layers[-1]:.2f}", at_full_depth
-    seen = f"{100 * certified.risk(loss, end - 1):.2f} %"
-    return tried.path.rules[end - 1].text(), f"{tried.mean_layers[end - 1]:.2f}", seen
+def _fastest(ladder: Ladder, loss: Loss, bound: float) -> int | None:
+    """Return the index of the fastest rung that keeps a bound; None if not even full depth does."""
+    kept = [0] if loss not in OF_REFERENCE else []
+    for at, rung in enumerate(ladder.rungs):
+        certificate = rung.certificate(loss)
+        if certificate and certificate.epsilon <= bound:
+            kept.append(at)
+    return kept[-1] if kept else None
+
+
+def _promise(found: Calibrated, loss: Loss, at: int | None) -> tuple[str, str, str]:
+    """Return the rule, its mean layers, and what the certifying texts lose by it."""
+    ladder = found.ladder
+    if at is None:
+        at_full_depth = found.certified.tried.at_full_depth(loss)
+        return "none: full depth differs too often", "", f"{100 * at_full_depth:.2f} %"
+    rung = ladder.rungs[at]
+    certificate = rung.certificate(loss)
+    seen = f"{100 * certificate.observed:.2f} %" if certificate else ""
+    return rung.rule.text(), f"{ladder.mean_layers(rung):.2f}", seen
+
+
+def _of_flag(found: Calibrated, own: Decisions) -> Iterator[str | Table]:
+    yield _flag_table(found.ladder, own)
+    yield from _shortages(own, found.ladder.num_certifying, found.certified.delta)
+
+
+def _needed_for_disagreement(found: Calibrated) -> Iterator[str]:
+    for epsilon in EPSILONS:
+        if not found.certified.ends["disagreement", epsilon]:
+            yield f"at most {percent(epsilon)}: {_needed(found.certified, epsilon)}"
 
 
 def _needed(certified: Certified, epsilon: float) -> str:
@@ -148,5 +210,8 @@ def _needed(certified: Certified, epsilon: float) -> str:
     more = {if_: num_texts - certified.num_texts for if_, num_texts in wanted.items()}
     needed = [f"{number} more if {if_}" for if_, number in more.items() if number > 0]
     if not needed:
-        return "the strictest rule has failed by chance; more texts may certify it"
+        return (
+            "the texts would be enough, but some differ already by the strictest rule; with as "
+            "many others it may be certified"
+        )
     return f"too few texts; {', '.join(needed).replace('more', 'more that certify are needed', 1)}"

@@ -70,11 +70,11 @@ def _check_objective(choice: ModelChoice) -> None:
     if objective.unlabelled and not choice.frozen:
         raise TrainingFailed(
             f"--unlabelled: {recipe} learns from labels; take --recipe {FROZEN}, whose exits learn "
-            "from the classifier in --encoder"
+            "from --classifier"
         )
     if objective.unlabelled and choice.teacher:
         raise TrainingFailed(
-            "--unlabelled: without labels the classifier in --encoder teaches; leave --teacher out"
+            "--unlabelled: without labels --classifier teaches; leave --teacher out"
         )
     if objective.learn_error and isinstance(choice.head, AttentionHeadConfig):
         raise TrainingFailed(

@@ -35,7 +35,10 @@ def train(
     encoder: Annotated[
         Path,
         typer.Option(
-            help="Transformers folder to start from; a classifier keeps its head as the last.",
+            "--encoder",
+            "--classifier",
+            help="Transformers folder to start from: an encoder, or a classifier, whose head "
+            "becomes the last exit's.",
             **_FOLDER,
         ),
     ],
@@ -64,7 +67,7 @@ def train(
             help="joint: all exits at once; two-stage: backbone first, then exits; mixed: backbone "
             "first, then all; alternating: the last exit and all in turn; gradient-equilibrium: "
             "all at once, every layer equally fast; grouped: so too, every second exit in turn; "
-            "frozen: earlier exits only, from a classifier"
+            "frozen: earlier exits only, from what --classifier answers"
         ),
     ] = "joint",
     distill: Annotated[

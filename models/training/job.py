@@ -99,6 +99,7 @@ class TrainJob:
         resume: continue from the checkpoint in `out`.
         device: a torch device.
         columns: of both files, those that the user names.
+        measured: what the figures of `dev` are called while it trains; None for the metric's name.
     """
 
     choice: ModelChoice
@@ -110,3 +111,4 @@ class TrainJob:
     resume: bool = False
     device: str = "cpu"
     columns: Columns = KNOWN
+    measured: str | None = None

@@ -25,6 +25,7 @@ def fit(
     checkpoint: Checkpoint,
     evaluate: Callable[[], tuple[ExitFigures, ...]],
     console: Console,
+    measured: str | None = None,
 ) -> bool:
     """Train until the run is finished, or until the user stops it.
 
@@ -35,6 +36,7 @@ def fit(
             a run that fails before its model is written need not be repeated.
         evaluate: measures the model; its figures are printed.
         console: for progress and figures.
+        measured: what the figures are called; None for the metric's name.
 
     Returns:
         Whether the run is finished.
@@ -57,7 +59,7 @@ def fit(
             if run.evaluation_due:
                 advance(0, "measuring")
                 line = f"step {run.steps_done}/{run.num_steps}  loss {loss:.3f}"
-                line += _evaluation(run, best, evaluate)
+                line += f"  {measured or best.metric} per exit %{_evaluation(run, best, evaluate)}"
                 console.print(line, soft_wrap=True, highlight=False)
     checkpoint.save(run.state() | {"best": best.state()})
     if run.finished:
@@ -82,4 +84,4 @@ def _evaluation(
         figures = evaluate()
         kept = run.config.keep_best and run.in_last_stage and best.offer(figures, run.model)
     shares = "  ".join(f"{f.layer}: {100 * f.value(best.metric):.1f}" for f in figures)
-    return f"  {best.metric} per exit %  {shares}{'  (best)' if kept else ''}"
+    return f"  {shares}{'  (best)' if kept else ''}"

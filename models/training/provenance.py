@@ -68,7 +68,7 @@ def command(job: TrainJob) -> str:
     """Return the `offramp train` command line of a run, without options at their defaults."""
     choice, config = job.choice, job.config
     options: dict[str, Any] = {
-        "encoder": choice.encoder,
+        "classifier" if choice.frozen else "encoder": choice.encoder,
         "train": job.train,
         "dev": job.dev,
         "out": job.out,

@@ -69,7 +69,7 @@ def train(job: TrainJob, console: Console) -> bool:
         state = checkpoint.load()
         run.restore(state)
         best.restore(state["best"])
-    finished = fit(run, best, checkpoint, evaluate, console)
+    finished = fit(run, best, checkpoint, evaluate, console, job.measured)
     if finished:
         found = _write(job, model, len(train_rows), teacher, console)
         checkpoint.remove()

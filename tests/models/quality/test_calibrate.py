@@ -34,6 +34,7 @@ from serve.policy.served_ladder import ServedLadder
 from serve.rules import ExitRule
 from serve.rules.replay import Recording
 from serve.rules.traits import Task
+from serve.runtime.placement import place
 from tests.models.quality.conftest import MakeBundle, MakeData
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.task_bundles import LABELS
@@ -287,7 +288,7 @@ def test_an_interrupt_while_texts_run_changes_nothing_and_says_what_is_certified
     monkeypatch.setattr(calibrating, "recorded", interrupted)
     result = command(folder, make_data())
     assert result.exit_code != 0
-    assert "stopped: the precisions shown above are certified" in result.stderr
+    assert "stopped: certified so far: nothing" in result.stderr
     assert contents(folder) == before
 
 
@@ -376,6 +377,22 @@ def test_one_screen_names_texts_bounds_rules_and_what_is_lacking(
     missing = 460 - ladder.num_certifying
     assert f"at most 0.5 %: too few texts; {missing} more that certify" in result.stdout
     assert "running texts: " in result.stderr
+    assert result.stdout.count("fastest certified rule") == 1
+    assert f"offramp recommend {folder} --max-disagreement 1%" in result.stdout
+    assert f"offramp serve {folder} --standalone" in result.stdout
+    everything = command(folder, data, "--unlabelled", "--verbose")
+    assert everything.stdout.count("fastest certified rule") == 2  # scores too
+
+
+def test_the_one_table_is_of_the_precision_that_is_served(
+    bundle_folder: Path, tmp_path: Path, make_data: MakeData
+) -> None:
+    folder = shutil.copytree(bundle_folder, tmp_path / "both")
+    data, served = make_data(num_texts=60), place(load_bundle(folder), "auto", "auto").precision
+    result = command(folder, data)
+    assert [line for line in result.stdout.splitlines() if "chose the rules" in line] == [
+        line for line in result.stdout.splitlines() if line.startswith(f"{served}, exits")
+    ]
 
 
 def test_options_say_which_columns_exits_and_precisions(

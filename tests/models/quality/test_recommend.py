@@ -26,7 +26,7 @@ SHARES = (0, 0, 1), (0, 0.2, 0.8), (0.2, 0.4, 0.4), (0.4, 0.4, 0.2), (0.8, 0.1, 
 
 HARDLY = (
     "would hardly help: what they could certify saves less than 0.2 layers, takes more than 10 "
-    "times as many texts, or has failed by chance"
+    "times as many texts, or needs no more texts than these, which just missed it"
 )
 
 
@@ -90,10 +90,11 @@ def test_a_bound_becomes_a_rule_with_what_it_saves_may_cost_and_how_sure_that_is
         (
             1000,
             "0.025",
-            "about 2900 certifying texts, instead of 1000, would certify 2.00 layers (entropy < "
-            "0.5)",
+            "about 2900 that certify, instead of 1000, would certify 2.00 layers (entropy < 0.5). "
+            "Texts are lines of calibrate's --data, of which a third chooses rules and the others "
+            "certify; beside a file for --tuning all certify",
         ),
-        # Rules that these many texts would certify, if none of them had failed by chance.
+        # These many texts would certify the next rule if they had lost a little less by it.
         (4000, "0.025", HARDLY),
         (2800, "0.025", HARDLY),
         # The next rule takes 100 times as many texts.

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from models.data.label_ids import label_order
 from models.errors import UnusableData
+from models.quality import cli
+from models.quality.calibrate import CalibrationJob, calibrate
 from models.quality.certify import REFERENCE_EPSILONS
 from models.quality.recorded import recorded
 from models.quality.source import BundleSource
@@ -20,6 +23,7 @@ from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text
 from tests.models.quality.conftest import MakeBundle, MakeData
 from tests.models.quality.test_calibrate import command, run
+from tests.models.quality.test_flag import call
 from tests.serve.support.task_bundles import LABELS
 
 
@@ -58,8 +62,10 @@ def test_a_bundle_as_its_own_reference_differs_as_from_full_depth(
     folder, data = make_bundle(task), make_data(task)
     (plain,), _ = run(folder, data)
     (ladder,), _ = run(folder, data, reference=folder)
-    assert tuple(map(without, ladder.rungs)) == plain.rungs
-    assert [r.reference_disagreement for r in ladder.rungs] == [r.disagreement for r in plain.rungs]
+    assert set(plain.rungs) <= set(map(without, ladder.rungs))
+    assert [r.reference_disagreement for r in ladder.rungs] == [
+        r.disagreement for r in ladder.rungs
+    ]
     never = ladder.rungs[0].certificate("reference")
     assert never
     assert never.observed == 0
@@ -114,6 +120,27 @@ def test_the_screen_says_up_to_which_bound_full_depth_differs_too_often(
     assert float(refused[0]) == pytest.approx(100 * REFERENCE_EPSILONS[place - 1])
     assert float(others[0][0]) == pytest.approx(100 * never.epsilon)
     assert refused[-2] == f"{100 * never.observed:.2f}"
+    for line in others:  # each can be asked for, and becomes just this rule
+        found = call(
+            cli.recommend, folder, "--max-disagreement", f"{line[0]}%", "--reference", reference
+        )
+        assert " ".join(line[2:-3]) in found.stdout
+
+
+def test_the_fastest_rule_of_every_bound_from_a_reference_is_a_rung(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=600)
+    job = CalibrationJob(folder, (data,), reference=answers(folder, data, 30))
+    (found,) = calibrate(job, Console(quiet=True))
+    fastest = {}
+    for rung in found.ladder.rungs:
+        if own := rung.certificate("reference"):
+            fastest[own.epsilon] = found.ladder.mean_layers(rung)
+    for (loss, epsilon), end in found.certified.ends.items():
+        if loss == "reference" and end > 0:
+            layers = min(each for bound, each in fastest.items() if bound <= epsilon)
+            assert layers == pytest.approx(found.certified.tried.mean_layers[end - 1])
 
 
 def test_the_same_texts_again_keep_what_is_known_of_the_reference(
