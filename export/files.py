@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from export.chain.joined import join_segments
 from export.chain.weights import WeightsFile
+from models.quality.trained import TRAINED
 from serve.bundle.loader import MANIFEST, TOKENIZER, sha256_of
 from serve.bundle.manifest import WEIGHTS, Manifest
 from serve.bundle.recording import (
@@ -54,10 +55,14 @@ def save_joined(segments: Iterable[Path], path: Path) -> None:
 
 
 def write_model_files(model_folder: Path, tokenizer: str, folder: Path) -> None:
-    """Write the tokenizer, and copy the model's card, which may state terms of use."""
+    """Write the tokenizer, and copy the model's card, which may state terms of use.
+
+    So is what tells texts of the training from others.
+    """
     (folder / TOKENIZER).write_text(tokenizer, "utf-8")
-    if (model_folder / "README.md").is_file():
-        shutil.copyfile(model_folder / "README.md", folder / "MODEL.md")
+    for name, copied in (("README.md", "MODEL.md"), (TRAINED, TRAINED)):
+        if (model_folder / name).is_file():
+            shutil.copyfile(model_folder / name, folder / copied)
 
 
 def copy_recording(

@@ -21,6 +21,7 @@ from models.errors import TrainingFailed
 from models.model_folder import as_file
 from models.progress import progress
 from models.quality.calibrate import CalibrationJob, calibrate
+from models.quality.data import token_hashes
 from models.quality.recorded import recorded
 from models.quality.source import TorchSource
 from models.quality.stored import replace_files
@@ -97,7 +98,8 @@ def steps(job: Adoption, console: Console) -> list[Step]:
     with console.status("reading the classifier and the texts"):
         loaded = load(job.classifier)
         texts = [text for path in job.texts for text in read_unlabelled(path, job.columns)]
-        parts = split(texts)
+        tokens = TorchSource(loaded.model, loaded.tokenizer, _trained_tokens(loaded)).read(texts)
+        parts = split(texts, token_hashes(tokens))
         _check_unchanged(job)
     with console.status("timing the classifier"):
         found = _steps(job, loaded, parts)
@@ -219,7 +221,7 @@ def _train(job: Adoption, loaded: LoadedCheckpoint, answers: Path, console: Cons
         encoder=job.classifier,
         recipe=FROZEN,
         objective=Objective(unlabelled=True),
-        max_tokens=min(loaded.max_tokens, MAX_TRAINED_TOKENS),
+        max_tokens=_trained_tokens(loaded),
     )
     config = TrainConfig(epochs=EPOCHS, lr=default_lr(FROZEN), bf16=has_bf16(device))
     texts, resume = job.work / "teaching.jsonl", (out / CHECKPOINT).is_file()
@@ -237,6 +239,10 @@ def _train(job: Adoption, loaded: LoadedCheckpoint, answers: Path, console: Cons
     if not train(training, console):
         raise KeyboardInterrupt
     _say_agreement(out, name)
+
+
+def _trained_tokens(loaded: LoadedCheckpoint) -> int:
+    return min(loaded.max_tokens, MAX_TRAINED_TOKENS)
 
 
 def _model(job: Adoption) -> Path:

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ LEAST = LEAST_CALIBRATING + LEAST_MEASURING + LEAST_TEACHING
 
 
 class Parts(NamedTuple):
-    """Texts, each in one part only; a text of a calibrating pair is in no other part either.
+    """Texts, the same in one part only; a text of a calibrating pair is in no other part either.
 
     Attributes:
         teaching: exits learn the classifier's answers to these.
@@ -38,29 +40,44 @@ class Parts(NamedTuple):
     calibrating: list[Text]
 
 
-def split(texts: Iterable[Text]) -> Parts:
+def split(texts: Sequence[Text], hashes: Sequence[int]) -> Parts:
     """Split texts by their hash, so that another run makes the same parts.
 
+    Args:
+        texts: a draw of traffic; those that come often calibrate as often as they come.
+        hashes: of each text's tokens, by which texts are the same to the model.
+
     Raises:
-        UnusableData: fewer than `LEAST` texts that differ.
+        UnusableData: fewer than `LEAST` texts, or too few that do not calibrate.
     """
-    known = sorted(dict.fromkeys(texts), key=_digest)
-    if len(known) < LEAST:
+    if len(texts) < LEAST:
         raise UnusableData(
-            f"--texts: {len(known)} different texts are too few: {LEAST} are the least "
+            f"--texts: {len(texts)} texts are too few: {LEAST} are the least "
             f"({LEAST_CALIBRATING} certify, {LEAST_MEASURING} measure, the others teach), and "
             "5,000 allow much faster rules"
         )
-    num_calibrating = _share(known, CALIBRATING_SHARE, LEAST_CALIBRATING, MOST_CALIBRATING)
-    calibrating, others = known[:num_calibrating], known[num_calibrating:]
-    unseen = {part for text in calibrating for part in text if part}
-    others = [text for text in others if unseen.isdisjoint(part for part in text if part)]
-    num_measuring = _share(known, MEASURING_SHARE, LEAST_MEASURING, MOST_MEASURING)
-    measuring, teaching = others[:num_measuring], others[num_measuring:][:MOST_TEACHING]
+    often, rows = Counter[int](), []
+    for text, tokens in zip(texts, hashes, strict=True):
+        rows.append((_digest(text, often[tokens]), text, tokens))
+        often[tokens] += 1
+    rows.sort(key=itemgetter(0))
+    num_calibrating = _share(rows, CALIBRATING_SHARE, LEAST_CALIBRATING, MOST_CALIBRATING)
+    calibrating = [text for _, text, _ in rows[:num_calibrating]]
+    known = {tokens for _, _, tokens in rows[:num_calibrating]}
+    parts = {part for text in calibrating for part in text if part}
+    others = {
+        tokens: text
+        for _, text, tokens in reversed(rows[num_calibrating:])
+        if tokens not in known and parts.isdisjoint(part for part in text if part)
+    }
+    fresh = list(others.values())[::-1]
+    num_measuring = _share(rows, MEASURING_SHARE, LEAST_MEASURING, MOST_MEASURING)
+    measuring, teaching = fresh[:num_measuring], fresh[num_measuring:][:MOST_TEACHING]
     if len(teaching) < LEAST_TEACHING:
         raise UnusableData(
-            f"--texts: {len(teaching)} pairs are left to teach the exits, because the others share "
-            f"a text with pairs that certify; {LEAST_TEACHING} are the least: give more pairs"
+            f"--texts: {len(teaching)} texts are left to teach the exits, because the others "
+            "repeat texts that certify, or are pairs that share a text with these; "
+            f"{LEAST_TEACHING} are the least: give more texts"
         )
     return Parts(teaching, measuring, calibrating)
 
@@ -110,10 +127,12 @@ def _write(path: Path, rows: Iterable[dict[str, object]]) -> None:
     path.write_text("".join(lines), "utf-8")
 
 
-def _share(texts: Sequence[Text], share: float, least: int, most: int) -> int:
+def _share(texts: Sequence[object], share: float, least: int, most: int) -> int:
     return min(most, max(least, round(share * len(texts))))
 
 
-def _digest(text: Text) -> bytes:
+def _digest(text: Text, nth: int) -> bytes:
+    """Return what orders the nth of equal texts."""
     content = "\0".join(part for part in text if part is not None)
+    content += f"\0\0{nth}" if nth else ""
     return hashlib.sha256(b"adopt\0" + content.encode()).digest()

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from models.data.columns import KNOWN, Columns
@@ -14,7 +16,7 @@ from models.model_folder import read_calibration
 from models.profiles import with_profiles
 from models.progress import progress
 from models.quality.certify import Certified, certify, rungs
-from models.quality.data import LabelledText, distinct, read_file, split, texts_in
+from models.quality.data import LabelledText, TextFile, distinct, read_file, split, texts_in
 from models.quality.flag import certify_flag
 from models.quality.losses import losses_of, scale_of
 from models.quality.paths import Tried, find_path
@@ -23,10 +25,11 @@ from models.quality.reference import ReferenceAnswers, open_reference
 from models.quality.source import BundleSource
 from models.quality.stored import dropped, repair, store, store_in_model
 from models.quality.temperatures import fit_score_temperatures
+from models.quality.trained import check_unseen
 from serve.bundle.loader import Bundle, load_bundle
 from serve.classifier.score_map import ScoreMap
 from serve.policy.flag import check_flag, problem_of_flag
-from serve.policy.ladder import Data, Ladder
+from serve.policy.ladder import Data, Ladder, Repeats
 from serve.runtime.placement import Placement, place
 
 
@@ -48,6 +51,7 @@ class CalibrationJob:
     columns: Columns = KNOWN
     flag: Mapping[str, float] | None = None
     reference: Path | None = None
+    repeats: Repeats = "count"
 
 
 class Sample(NamedTuple):
@@ -70,6 +74,12 @@ class Sample(NamedTuple):
         """How many texts certify."""
         return len(self.texts) - self.num_tuning
 
+    @property
+    def firsts(self) -> NDArray[np.intp]:
+        """Which of the texts that certify are the first with their tokens."""
+        hashes = np.array([each.tokens for each in self.texts[self.num_tuning :]], np.uint64)
+        return np.sort(np.unique(hashes, return_index=True)[1])
+
     def recorded(self, source: BundleSource, console: Console) -> tuple[Recorded, Recorded]:
         """Run the texts through all exits; return those that tune, and those that certify."""
         texts = [each.text for each in self.texts]
@@ -87,11 +97,14 @@ class Calibrated(NamedTuple):
         ladder: as it is stored.
         certified: what was found out of the path.
         certifying: the texts that certify.
+        once: what was found where each text that certifies counts once; None if none of them has
+            the tokens of another, or they count once anyhow.
     """
 
     ladder: Ladder
     certified: Certified
     certifying: Recorded
+    once: Certified | None = None
 
 
 def calibrate(job: CalibrationJob, console: Console) -> Iterator[Calibrated]:
@@ -148,12 +161,15 @@ def certify_variant(
     scores = fit_score_temperatures(tuning, Tried.of(path, tuning, losses_of(tuning, scale)).exits)
     shown = ScoreMap(scores) if scores else None
     losses = losses_of(certifying, scale, shown, sample.reference)
-    certified = certify(Tried.of(path, certifying, losses), job.delta)
+    tried = Tried.of(path, certifying, losses)
+    certified, once = certify(tried, job.delta, job.repeats), None
+    if job.repeats == "count" and len(firsts := sample.firsts) < sample.num_certifying:
+        once = certify(tried.of_texts(firsts), job.delta, "once")
     decisions = []
     if job.flag:
         traits = replace(tuning.traits, score_temperatures=scores)
         tunes, certifies = replace(tuning, traits=traits), replace(certifying, traits=traits)
-        decisions.append(certify_flag(tunes, certifies, job.flag, job.delta))
+        decisions.append(certify_flag(tunes, certifies, job.flag, job.delta, job.repeats))
     manifest, precision = source.bundle.manifest, source.placement.precision
     ladder = Ladder(
         precision=precision,
@@ -171,7 +187,7 @@ def certify_variant(
         reference=sample.reference.reference if sample.reference else None,
         decisions=tuple(decisions),
     )
-    return Calibrated(ladder, certified, certifying)
+    return Calibrated(ladder, certified, certifying, once)
 
 
 def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sample:
@@ -181,21 +197,43 @@ def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sampl
         UnusableData: a file that cannot be read, or too few texts.
     """
     paths = [*job.data, *([job.tuning] if job.tuning else [])]
-    read = [read_file(path, bundle.manifest, job.labelled, job.columns) for path in paths]
-    given, tuning = read[: len(job.data)], distinct(read[len(job.data) :])
-    files = distinct(given, texts_in(tuning))
-    num_given, texts = len(texts_in(given)), texts_in(files)
-    if num_given > len(texts):
-        _note(console, f"{num_given} texts, {len(texts)} of them distinct: each counts once")
+    read = [read_file(path, bundle, job.labelled, job.columns) for path in paths]
+    _check_once(read)
+    files, tuning = read[: len(job.data)], read[len(job.data) :]
+    if job.repeats == "once":
+        num_given, tuning = len(texts_in(files)), distinct(tuning)
+        files = distinct(files, texts_in(tuning))
+        if num_given > (left := len(texts_in(files))):
+            _note(console, f"{num_given} texts, {left} of them distinct: each counts once")
+    elif shared := len(
+        {each.tokens for each in texts_in(files)} & {t.tokens for t in texts_in(tuning)}
+    ):
+        _note(
+            console,
+            f"{shared} texts of --tuning are in --data too, and certify there, as in two draws of "
+            "traffic; --repeats once leaves them out",
+        )
+    texts = texts_in(files)
     tunes, certifies = split(texts, job.tuning_share)
     if job.tuning:
         tunes, certifies = texts_in(tuning), texts
     if not tunes or not certifies:
         raise UnusableData(
-            f"{len(texts)} distinct texts are too few: {len(tunes)} to tune, "
+            f"{len(texts)} texts are too few: {len(tunes)} to tune, "
             f"{len(certifies)} to certify; 300 that certify allow a bound of 1 %"
         )
+    if remark := check_unseen(bundle, files, certifies):
+        _note(console, remark)
     return Sample([*tunes, *certifies], len(tunes), tuple(f.data for f in (*tuning, *files)))
+
+
+def _check_once(files: Sequence[TextFile]) -> None:
+    """Refuse a file that is given twice: its texts would count as twice as many."""
+    seen = dict[str, Path]()
+    for file in files:
+        if other := seen.get(file.data.sha256):
+            raise UnusableData(f"{file.path} is {other} again: give each text once")
+        seen[file.data.sha256] = file.path
 
 
 def _check(job: CalibrationJob, bundle: Bundle) -> None:

@@ -217,12 +217,18 @@ def _ladder(ladder: Ladder) -> list[str]:
     return [
         f"### {ladder.precision}, exits {', '.join(map(str, ladder.exits))}",
         "",
-        f"{files}: {ladder.num_tuning} texts chose the rules, {ladder.num_certifying} certify. "
+        f"{files}: {ladder.num_tuning} texts chose the rules, {ladder.num_certifying} certify"
+        f"{_repeats(ladder)}. "
         f"Temperatures: {', '.join(f'{t:g}' for t in ladder.temperatures)}.",
         "",
         table(["rule", "mean layers", *(describe_loss(loss, ladder) for loss in losses)], rows),
         *(line for own in ladder.decisions for line in _decided(ladder, own)),
     ]
+
+
+def _repeats(ladder: Ladder) -> str:
+    found = {each.repeats for rung in ladder.rungs for each in rung.certificates}
+    return ", each as often as it came" if "count" in found else ", each once" if found else ""
 
 
 def _promise(rung: Rung, loss: Loss) -> str:

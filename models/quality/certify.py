@@ -7,7 +7,7 @@ import numpy as np
 
 from models.quality.paths import EPSILONS, Tried
 from models.quality.risk_control import num_certified
-from serve.policy.ladder import OF_REFERENCE, Certificate, Loss, Rung
+from serve.policy.ladder import OF_REFERENCE, Certificate, Loss, Repeats, Rung
 from serve.rules import NeverRule
 
 # From a reference: full depth has used up a part, which is seldom nothing and may be much.
@@ -32,11 +32,13 @@ class Certified(NamedTuple):
         delta: probability that a bound does not hold.
         ends: how many rules, from the first on, are certified; -1 where not even full depth is,
             which is tested before them for a loss about a reference.
+        repeats: what texts with equal tokens are.
     """
 
     tried: Tried
     delta: float
     ends: Ends
+    repeats: Repeats = "count"
 
     @property
     def losses(self) -> tuple[Loss, ...]:
@@ -64,6 +66,7 @@ class Certified(NamedTuple):
                     delta=self.delta,
                     n=self.num_texts,
                     observed=self.risk(loss, index),
+                    repeats=self.repeats,
                 )
         return None
 
@@ -73,14 +76,14 @@ def bounds_of(loss: Loss) -> tuple[float, ...]:
     return REFERENCE_EPSILONS if loss in OF_REFERENCE else EPSILONS
 
 
-def certify(tried: Tried, delta: float) -> Certified:
+def certify(tried: Tried, delta: float, repeats: Repeats = "count") -> Certified:
     """Test the rules of a path on texts that did not choose it."""
     ends = {
         (loss, epsilon): _end(tried, loss, epsilon, delta)
         for loss in tried.losses.by_loss
         for epsilon in bounds_of(loss)
     }
-    return Certified(tried, delta, ends)
+    return Certified(tried, delta, ends, repeats)
 
 
 def _end(tried: Tried, loss: Loss, epsilon: float, delta: float) -> int:

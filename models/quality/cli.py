@@ -72,6 +72,13 @@ def calibrate(
     delta: Annotated[
         float, typer.Option(min=1e-9, max=0.5, help="Probability that a bound does not hold.")
     ] = 0.05,
+    repeats: Annotated[
+        Literal["count", "once"],
+        typer.Option(
+            help="count: --data is a draw of traffic, and a text that comes often counts as often. "
+            "once: it is a collection, and texts with the same tokens count once."
+        ),
+    ] = "count",
     tuning_share: Annotated[
         float, typer.Option(min=0.01, max=0.99, help="Share of --data that chooses the rules.")
     ] = 1 / 3,
@@ -110,7 +117,7 @@ def calibrate(
     """
     from models.quality.calibrate import CalibrationJob
     from models.quality.calibrate import calibrate as run
-    from models.quality.summary import next_command, outcome, screen
+    from models.quality.summary import next_command, outcome, screen, served
 
     job = CalibrationJob(
         bundle=bundle,
@@ -127,6 +134,7 @@ def calibrate(
         columns=named_columns(text_columns, label_column),
         flag=thresholds_of(flag),
         reference=reference,
+        repeats=repeats,
     )
     console = Console(highlight=False, soft_wrap=True)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -144,9 +152,10 @@ def calibrate(
             "all again"
         )
         raise
+    found = served(job, done)
     if not verbose:
-        console.print(*outcome(job, done), sep="\n")
-    console.print(next_command(job))
+        console.print(*outcome(found), sep="\n")
+    console.print(next_command(job, found))
 
 
 def thresholds_of(options: list[str] | None) -> dict[str, float] | None:

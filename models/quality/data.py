@@ -1,7 +1,9 @@
 """Texts that measure a model: labelled files, and the texts of a calibration."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,11 +12,11 @@ from models.data.datasets import read_dataset
 from models.data.examples import Example, Target
 from models.data.label_ids import listed_names, match_names
 from models.data.unlabelled import read_unlabelled
-from serve.bundle.loader import sha256_of
-from serve.bundle.manifest import Manifest
+from models.quality.source import read_tokens
+from serve.bundle.loader import Bundle, sha256_of
 from serve.policy.ladder import Data
 from serve.rules.traits import Traits
-from serve.tokenization.tokenizer import Text
+from serve.tokenization.tokenizer import Text, Tokens
 
 # Differs from other uses of the same hash, such as holding sentences out of training.
 _SALT = b"tuning or certifying\0"
@@ -56,10 +58,14 @@ def data_of(path: Path, rows: int) -> Data:
 
 
 class LabelledText(NamedTuple):
-    """A text, or a pair, with the correct answer; None where labels are not used."""
+    """A text, or a pair, with the correct answer; None where labels are not used.
+
+    Texts with the same hash of their tokens are the same text to the model.
+    """
 
     text: Text
     label: Target | None
+    tokens: int = 0
 
 
 class TextFile(NamedTuple):
@@ -74,23 +80,33 @@ class TextFile(NamedTuple):
         return data_of(self.path, len(self.texts))
 
 
-def read_file(path: Path, manifest: Manifest, labelled: bool, columns: Columns = KNOWN) -> TextFile:
+def read_file(path: Path, bundle: Bundle, labelled: bool, columns: Columns = KNOWN) -> TextFile:
     """Read a file for the calibration of a bundle.
 
     Args:
         path: the file.
-        manifest: names task and labels.
+        bundle: names task and labels, and reads tokens.
         labelled: whether to read labels.
         columns: those that the user names.
 
     Raises:
         UnusableData: an unreadable file, or a line that does not fit the task.
+        InvalidRequest: a text has no tokens, or is a pair that the model does not take.
     """
-    if not labelled:
+    manifest, labels = bundle.manifest, list[Target | None]()
+    if labelled:
+        examples = read_dataset(path, manifest.task, manifest.labels, columns).examples
+        texts, labels = [Text(e.text_a, e.text_b) for e in examples], [e.label for e in examples]
+    else:
         texts = read_unlabelled(path, columns)
-        return TextFile(path, [LabelledText(text, None) for text in texts])
-    examples = read_dataset(path, manifest.task, manifest.labels, columns).examples
-    return TextFile(path, [LabelledText(Text(e.text_a, e.text_b), e.label) for e in examples])
+    hashes = token_hashes(read_tokens(bundle, texts))
+    return TextFile(path, list(map(LabelledText, texts, labels or repeat(None), hashes)))
+
+
+def token_hashes(tokens: Iterable[Tokens]) -> list[int]:
+    """Return 8 bytes of a hash of each text's tokens, as numbers."""
+    contents = (each.input_ids.tobytes() + each.token_type_ids.tobytes() for each in tokens)
+    return [int.from_bytes(hashlib.sha256(content).digest()[:8]) for content in contents]
 
 
 def texts_in(files: Iterable[TextFile]) -> list[LabelledText]:
@@ -100,12 +116,12 @@ def texts_in(files: Iterable[TextFile]) -> list[LabelledText]:
 
 def distinct(files: Iterable[TextFile], known: Iterable[LabelledText] = ()) -> list[TextFile]:
     """Return the files with each text where it stands first, and without known texts."""
-    seen, left = {each.text for each in known}, []
+    seen, left = {each.tokens for each in known}, []
     for file in files:
-        fresh: dict[Text, LabelledText] = {}
+        fresh: dict[int, LabelledText] = {}
         for each in file.texts:
-            if each.text not in seen:
-                fresh.setdefault(each.text, each)
+            if each.tokens not in seen:
+                fresh.setdefault(each.tokens, each)
         left.append(TextFile(file.path, list(fresh.values())))
         seen |= fresh.keys()
     return left
@@ -114,16 +130,22 @@ def distinct(files: Iterable[TextFile], known: Iterable[LabelledText] = ()) -> l
 def split(
     texts: Sequence[LabelledText], tuning_share: float
 ) -> tuple[list[LabelledText], list[LabelledText]]:
-    """Split distinct texts by their hash into those that tune and those that certify.
+    """Split texts by their hash into those that tune and those that certify.
 
-    The same text is always on the same side.
+    A text of which there is one is always on the same side. Each further one with the same tokens
+    has a place of its own, so that both sides have as many as come by chance.
     """
-    tuning = [each for each in texts if _position(each.text) < tuning_share]
-    return tuning, [each for each in texts if _position(each.text) >= tuning_share]
+    sides: tuple[list[LabelledText], list[LabelledText]] = [], []
+    often = Counter[int]()
+    for each in texts:
+        sides[position(each.text, often[each.tokens]) >= tuning_share].append(each)
+        often[each.tokens] += 1
+    return sides
 
 
-def _position(text: Text) -> float:
-    """Return a number from 0 up to, not including, 1 that only the text decides."""
+def position(text: Text, nth: int = 0) -> float:
+    """Return a number from 0 up to, not including, 1 for the nth of equal texts."""
     content = "\0".join(part for part in text if part is not None)
+    content += f"\0\0{nth}" if nth else ""
     digest = hashlib.sha256(_SALT + content.encode()).digest()
     return int.from_bytes(digest[:6]) / 2**48

@@ -22,7 +22,7 @@ from serve.classifier.flagger import Flagger
 from serve.classifier.score_map import ScoreMap
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag
-from serve.policy.ladder import Certificate, Decisions, Loss, Rung
+from serve.policy.ladder import Certificate, Decisions, Loss, Repeats, Rung
 from serve.rules import DecisionRule, NeverRule
 from serve.rules.criterion import Reason
 from serve.tokenization.entities import EntityReader
@@ -134,7 +134,11 @@ class FlaggedTexts(NamedTuple):
 
 
 def certify_flag(
-    tuning: Recorded, certifying: Recorded, flag: Mapping[str, float], delta: float
+    tuning: Recorded,
+    certifying: Recorded,
+    flag: Mapping[str, float],
+    delta: float,
+    repeats: Repeats = "count",
 ) -> Decisions:
     """Choose the first exit by texts that tune, and certify both sides by the others."""
     texts = FlaggedTexts.of(certifying, flag)
@@ -143,7 +147,7 @@ def certify_flag(
     return Decisions(
         flag=dict(flag),
         num_flagged=int(texts.flagged[-1].sum()),
-        rungs=_rungs(texts, below, above, min_layer, delta),
+        rungs=_rungs(texts, below, above, min_layer, delta, repeats),
     )
 
 
@@ -191,7 +195,12 @@ def together(below: Side, above: Side, ends: tuple[int, int], last: int) -> Exit
 
 
 def _rungs(
-    texts: FlaggedTexts, below: Side, above: Side, min_layer: int | None, delta: float
+    texts: FlaggedTexts,
+    below: Side,
+    above: Side,
+    min_layer: int | None,
+    delta: float,
+    repeats: Repeats,
 ) -> tuple[Rung, ...]:
     """Return the certified rules of one side and of both, from safe to fast."""
     layers = np.array(texts.recorded.traits.exits, np.float64)
@@ -207,7 +216,7 @@ def _rungs(
             )
             epsilons = zip(SIDES, (missed, alarms), strict=True)
             bounds = {loss: epsilon for loss, epsilon in epsilons if epsilon}
-            found.append(_rung(texts, exits, rule, bounds, delta))
+            found.append(_rung(texts, exits, rule, bounds, delta, repeats))
     found.sort(key=lambda rung: -float(layers @ rung.exit_shares))
     return tuple(found)
 
@@ -230,14 +239,20 @@ def _rung(
     rule: DecisionRule,
     epsilons: Mapping[Loss, float],
     delta: float,
+    repeats: Repeats,
 ) -> Rung:
     certificates = []
     for loss, epsilon in epsilons.items():
         lost = texts.lost(loss, exits)
-        observed = float(lost.mean())
-        certificates.append(
-            Certificate(loss=loss, epsilon=epsilon, delta=delta, n=len(lost), observed=observed)
+        found = Certificate(
+            loss=loss,
+            epsilon=epsilon,
+            delta=delta,
+            n=len(lost),
+            observed=float(lost.mean()),
+            repeats=repeats,
         )
+        certificates.append(found)
     same = texts.recorded.same()[exits, np.arange(len(exits))]
     num_exits = len(texts.recorded.traits.exits)
     return Rung(

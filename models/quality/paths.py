@@ -69,6 +69,12 @@ class Tried:
         exits = np.stack([recorded.taken(rule).exits for rule in path.rules])
         return cls(path, exits, losses, recorded.traits.exits)
 
+    def of_texts(self, rows: NDArray[np.intp]) -> "Tried":
+        """Return what the rules make of some of the texts."""
+        by_loss = {loss: each[:, rows] for loss, each in self.losses.by_loss.items()}
+        losses = replace(self.losses, by_loss=by_loss)
+        return replace(self, exits=self.exits[:, rows], losses=losses)
+
     @property
     def mean_layers(self) -> NDArray[np.float64]:
         """(rules,) layers that texts run in the mean."""

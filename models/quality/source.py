@@ -58,16 +58,21 @@ class BundleSource:
         Raises:
             InvalidRequest: a text has no tokens, or is a pair that the model does not take.
         """
-        reader = InputReader(self.tokenizer_path, self.bundle.manifest)
-        tokens: list[Tokens] = []
-        for piece in pieces_of(texts):
-            tokens += reader.read(piece, truncate=True, first=len(tokens), plain=self._plain)
-        return tokens
+        return read_tokens(self.bundle, texts, self._plain)
 
     @contextmanager
     def running(self) -> Iterator[Run]:
         """Inside the block, hold the graphs in memory."""
         yield partial(steps, build_runner(self.bundle, self.placement, available_threads()))
+
+
+def read_tokens(bundle: Bundle, texts: Sequence[Text], plain: bool = False) -> list[Tokens]:
+    """Return texts' tokens as the server reads them; see `BundleSource.read`."""
+    reader = InputReader(bundle.tokenizer_path, bundle.manifest)
+    tokens: list[Tokens] = []
+    for piece in pieces_of(texts):
+        tokens += reader.read(piece, truncate=True, first=len(tokens), plain=plain)
+    return tokens
 
 
 class TorchSource:

@@ -134,11 +134,11 @@ def _with_reference(ladder: Ladder, older: Ladder) -> Ladder:
         return ladder
     rungs = []
     for old in older.rungs:
-        own = new.get(old.rule)
-        kept = own.certificates if own else [c for c in old.certificates if c.loss != "metric"]
         of_reference = [c for c in old.certificates if c.loss in OF_REFERENCE]
-        kept = [*(c for c in kept if c.loss not in OF_REFERENCE), *of_reference]
-        rungs.append(old.model_copy(update={"certificates": tuple(kept)}))
+        own = new.get(old.rule, old).certificates
+        lost = OF_REFERENCE if ladder.metric else (*OF_REFERENCE, "metric")
+        kept = (*(c for c in own if c.loss not in lost), *of_reference)
+        rungs.append(old.model_copy(update={"certificates": kept}))
     return ladder.model_copy(update={"rungs": tuple(rungs), "reference": older.reference})
 
 

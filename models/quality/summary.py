@@ -29,7 +29,7 @@ def screen(found: Calibrated) -> Iterator[str | Table]:
     There is a table for each loss, with the fastest certified rule for each bound, and one for the
     flag, if one was asked for; and a line for each bound that too few texts certify.
     """
-    yield _texts(found)
+    yield from _texts(found)
     for loss in found.certified.losses:
         yield _loss_table(found, loss)
     yield from _needed_for_disagreement(found)
@@ -37,26 +37,32 @@ def screen(found: Calibrated) -> Iterator[str | Table]:
         yield from _of_flag(found, own)
 
 
-def outcome(job: CalibrationJob, done: Sequence[Calibrated]) -> Iterator[str | Table]:
-    """Yield the one table that was asked for, of the precision that is served by default here.
+def served(job: CalibrationJob, done: Sequence[Calibrated]) -> Calibrated:
+    """Return the variant that is served by default here, or the first that was calibrated."""
+    precision = place(load_bundle(job.bundle), job.device, "auto").precision
+    return next((each for each in done if each.ladder.precision == precision), done[0])
+
+
+def outcome(found: Calibrated) -> Iterator[str | Table]:
+    """Yield the one table that was asked for.
 
     It is of the flag, of the difference from the reference, or of that from full depth.
     """
-    served = place(load_bundle(job.bundle), job.device, "auto").precision
-    found = next((each for each in done if each.ladder.precision == served), done[0])
-    yield _texts(found)
+    yield from _texts(found)
     if found.ladder.decisions:
         yield from _of_flag(found, found.ladder.decisions[0])
-    elif job.reference:
-        yield _loss_table(found, "reference")
     else:
-        yield _loss_table(found, "disagreement")
-        yield from _needed_for_disagreement(found)
+        yield _loss_table(found, _asked(found))
+        if not found.ladder.reference:
+            yield from _needed_for_disagreement(found)
 
 
-def next_command(job: CalibrationJob) -> str:
+def next_command(job: CalibrationJob, found: Calibrated) -> str:
     """Return the commands that show what a target saves, and serve the bundle."""
-    bounds = [] if job.flag else ["--max-disagreement", "1%"]
+    # The first of 1 % and more that allows to leave early.
+    loss, ladder = _asked(found), found.ladder
+    faster = (each for each in bounds_of(loss) if each >= 0.01 and _fastest(ladder, loss, each))
+    bounds = ["--max-disagreement", percent(next(faster, 0.01)).replace(" ", "")]
     if job.flag:
         flags = [f"--flag={label}={bound:g}" for label, bound in job.flag.items()]
         bounds = [*flags, "--max-missed", "1%", "--max-false-alarms", "1%"]
@@ -134,13 +140,35 @@ def _table(title: str, head: tuple[str, ...] | list[str], left: int | None = Non
     return table
 
 
-def _texts(found: Calibrated) -> str:
+def _texts(found: Calibrated) -> Iterator[str]:
+    """Yield how many texts did what, and what it would be if equal ones counted once."""
     ladder = found.ladder
-    return (
+    yield (
         f"{ladder.precision}, exits {', '.join(map(str, ladder.exits))}: {ladder.num_tuning} texts "
         f"chose the rules, {ladder.num_certifying} others certify (delta "
         f"{found.certified.delta:g})"
     )
+    if once := found.once:
+        loss = _asked(found)
+        yield (
+            f"{found.certified.num_texts - once.num_texts} of those that certify repeat the tokens "
+            "of others, and each counts, as in a draw of traffic: at most 1 % takes "
+            f"{_layers(found.certified, loss)}. If each text counted once (--repeats once, for a "
+            f"collection), {_layers(once, loss)}"
+        )
+
+
+def _asked(found: Calibrated) -> Loss:
+    """Return the loss that targets are mostly about."""
+    return "reference" if found.ladder.reference else "disagreement"
+
+
+def _layers(certified: Certified, loss: Loss) -> str:
+    """Return the mean layers of the fastest rule that is certified for 1 %."""
+    end, tried = certified.ends[loss, 0.01], certified.tried
+    if end < 0:
+        return "what no rule can"
+    return f"{tried.mean_layers[end - 1] if end else tried.layers[-1]:.2f} layers"
 
 
 def _loss_table(found: Calibrated, loss: Loss) -> Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from rich.console import Console
 
@@ -24,6 +25,7 @@ from models.quality.card import write_training
 from models.quality.recorded import Recorded, inputs, recorded
 from models.quality.scores import exit_figures, main_metric, score
 from models.quality.source import TorchSource
+from models.quality.trained import write_trained
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
 from models.training.checks import check_choice, check_fit, check_out
@@ -39,6 +41,7 @@ from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import TOKENIZER, sha256_of
 from serve.rules.traits import Task, Traits, listed
+from serve.tokenization.tokenizer import Tokens
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 _SHOWN_LABELS = 20
@@ -71,7 +74,7 @@ def train(job: TrainJob, console: Console) -> bool:
         best.restore(state["best"])
     finished = fit(run, best, checkpoint, evaluate, console, job.measured)
     if finished:
-        found = _write(job, model, len(train_rows), teacher, console)
+        found = _write(job, model, train_rows, teacher, console)
         checkpoint.remove()
         if teacher:
             teacher.remove_cache(job)
@@ -168,7 +171,7 @@ def _ask(
 def _write(
     job: TrainJob,
     model: MultiExitModel,
-    num_rows: int,
+    rows: Sequence[EncodedRow],
     teacher: Teacher | None,
     console: Console,
 ) -> Recorded:
@@ -176,5 +179,7 @@ def _write(
     copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
     found = measure_folder(job.out, job.dev, job.choice.max_tokens, job.columns, console=console)
     sha256 = teacher.sha256 if teacher else None
-    write_training(job.out, describe_run(job, model.exit_config.task, num_rows, sha256))
+    write_training(job.out, describe_run(job, model.exit_config.task, len(rows), sha256))
+    tokens = (Tokens(np.array(row.ids), np.array(row.types)) for row in rows)
+    write_trained(job.out, tokens, job.choice.max_tokens)
     return found

@@ -24,6 +24,9 @@ Loss = Literal[
 # What full depth loses too: it is another model than the reference.
 OF_REFERENCE: tuple[Loss, ...] = ("reference", "reference_score")
 SCORE_TOLERANCE = 0.1
+# What texts with equal tokens are. `count`: the texts are a draw of traffic, in which some texts
+# come often, and each counts as it came. `once`: they are a collection, and each counts once.
+Repeats = Literal["count", "once"]
 
 # (exits, labels), or (exits, 1) where an exit has one temperature for all labels.
 ScoreTemperatures: TypeAlias = tuple[tuple[Annotated[float, Field(ge=0.01, le=100)], ...], ...]
@@ -41,6 +44,8 @@ class Certificate(Frozen):
         delta: probability that the bound does not hold.
         n: number of certifying texts.
         observed: mean loss of the certifying texts.
+        repeats: whether a text that is there several times counts each time. Older calibrations,
+            which do not say so, counted it once.
     """
 
     loss: Loss
@@ -48,6 +53,7 @@ class Certificate(Frozen):
     delta: Annotated[float, Field(gt=0, lt=1)]
     n: Annotated[int, Field(gt=0)]
     observed: Share
+    repeats: Repeats = "once"
 
 
 class Rung(Frozen):

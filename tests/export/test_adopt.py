@@ -5,17 +5,19 @@ import numpy as np
 import pytest
 import torch
 import typer
+from rich.console import Console
 from transformers import BertConfig, BertForSequenceClassification
 from typer.testing import CliRunner, Result
 
 from export.adopt import adopt as steps
 from export.adopt.cli import adopt
-from export.adopt.texts import LEAST, LEAST_TEACHING, split, write_answers
+from export.adopt.texts import LEAST, LEAST_TEACHING, Parts, split, write_answers
 from models.data.datasets import read_dataset
 from models.data.examples import Word
 from models.encoders.families import build_encoder
 from models.errors import UnusableData
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
+from models.quality.calibrate import CalibrationJob, calibrate
 from models.quality.recorded import recorded
 from models.quality.source import TorchSource
 from serve.bundle.loader import load_bundle
@@ -55,8 +57,10 @@ def classifier(tmp_path: Path) -> Path:
 
 
 def texts(path: Path, number: int) -> Path:
-    lines = (" ".join(words) for words in product(WORDS, WORDS))
-    path.write_text("\n".join([*islice(lines, number), ""]))
+    """Write a log: some texts come again, with other blanks too."""
+    lines = list(islice((" ".join(words) for words in product(WORDS, WORDS)), number - 60))
+    again = [*lines[:20], *(line.replace(" ", "  ") for line in lines[:40])]
+    path.write_text("\n".join([*lines, *again, ""]))
     return path
 
 
@@ -96,13 +100,24 @@ def test_a_stopped_run_goes_on_to_a_bundle_that_is_certified_from_the_classifier
     assert "mine's own answers" in (out / "MODEL.md").read_text()
     for precision in bundle.manifest.variants:
         ladder = bundle.ladder(precision)
-        assert ladder is not None
-        assert ladder.reference is not None
+        assert ladder
+        assert ladder.reference
         assert ladder.reference.name == "mine"
         assert ladder.num_tuning + ladder.num_certifying == steps_of(out)
 
+    check_that_taught_texts_certify_nothing(out)
     with pytest.raises(TargetOutOfReach, match="whole"):  # all steps were done before
         call(classifier, data, out, "--max-disagreement", "0%")
+
+
+def check_that_taught_texts_certify_nothing(out: Path) -> None:
+    taught = out.with_name(f"{out.name}.adopt") / "teaching.jsonl"
+    other = taught.with_name("other.jsonl")
+    other.write_text(taught.read_text() + '{"text": "one more"}\n')
+    for file, said in ((taught, "trained on this very file"), (other, "were seen in the training")):
+        job = CalibrationJob(out, (file,), labelled=False)
+        with pytest.raises(UnusableData, match=said):
+            list(calibrate(job, Console(quiet=True)))
 
 
 def steps_of(out: Path) -> int:
@@ -139,18 +154,23 @@ def test_what_cannot_be_adopted_is_refused_before_the_work(
 
 
 def test_each_text_is_in_one_part_and_no_part_of_a_pair_that_certifies_is_elsewhere() -> None:
-    pairs = [Text(f"question {i // 2}", f"answer {i}") for i in range(2000)]
-    parts = split([*pairs, *pairs])
-    assert len({*parts.teaching, *parts.measuring, *parts.calibrating}) == sum(map(len, parts))
+    pairs = [Text(f"question {i // 2}", f"answer {i}") for i in range(8000)]
+    parts = divided([*pairs, *pairs])
+    assert len({*parts.teaching, *parts.measuring}) == len(parts.teaching) + len(parts.measuring)
+    assert len(parts.calibrating) == round(0.45 * 16_000), "what comes twice counts twice"
     certifying = {part for pair in parts.calibrating for part in pair}
     for pair in (*parts.teaching, *parts.measuring):
         assert certifying.isdisjoint(pair)
-    assert parts == split(reversed(pairs)), "the order of the texts changes nothing"
+    assert parts == divided([*pairs, *pairs][::-1]), "the order of the texts changes nothing"
 
 
 def test_pairs_that_all_share_a_text_are_refused() -> None:
     with pytest.raises(UnusableData, match=str(LEAST_TEACHING)):
-        split(Text("the same question", f"answer {i}") for i in range(LEAST))
+        divided([Text("the same question", f"answer {i}") for i in range(LEAST)])
+
+
+def divided(given: list[Text]) -> Parts:
+    return split(given, [hash(text) for text in given])
 
 
 @pytest.mark.parametrize("task", ["single_label", "multi_label", "regression", "token"])

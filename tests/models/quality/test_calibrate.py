@@ -5,10 +5,11 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 from rich.console import Console
@@ -19,6 +20,8 @@ from models.profiles import FROM_REFERENCE, PROFILES
 from models.quality import calibrate as calibrating
 from models.quality import cli, stored
 from models.quality.calibrate import CalibrationJob, calibrate
+from models.quality.recorded import recorded
+from models.quality.source import BundleSource
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle, sha256_of
 from serve.bundle.recording import CERTIFYING
@@ -35,6 +38,7 @@ from serve.rules import ExitRule
 from serve.rules.replay import Recording
 from serve.rules.traits import Task
 from serve.runtime.placement import place
+from serve.tokenization.tokenizer import Text
 from tests.models.quality.conftest import MakeBundle, MakeData
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.task_bundles import LABELS
@@ -227,10 +231,83 @@ def test_separate_tuning_texts_let_all_others_certify(
     data.write_text("\n".join([*lines, *shared, *lines[:10]]) + "\n")
     known = {json.loads(line)["text"] for line in tuning.read_text().splitlines()}
     others = {json.loads(line)["text"] for line in lines} - known
-    (ladder,), said = run(make_bundle(), data, tuning=tuning)
+    (ladder,), said = run(make_bundle(), data, tuning=tuning, repeats="once")
     assert (ladder.num_tuning, ladder.num_certifying) == (len(known), len(others))
     assert [file.name.rpartition("/")[2] for file in ladder.data] == ["tuning.jsonl", "data.jsonl"]
     assert f"420 texts, {len(others)} of them distinct: each counts once" in said
+    (ladder,), said = run(make_bundle(), data, tuning=tuning)
+    assert (ladder.num_tuning, ladder.num_certifying) == (100, 420)
+    assert "texts of --tuning are in --data too" in said
+    for options in ({"tuning": data}, {"tuning": copied(data)}):
+        with pytest.raises(UnusableData, match="again"):
+            run(make_bundle(), data, **options)
+
+
+def copied(data: Path) -> Path:
+    return shutil.copyfile(data, data.with_name("copy.jsonl"))
+
+
+def write_texts(path: Path, texts: Sequence[str]) -> Path:
+    path.write_text("".join(f"{json.dumps({'text': text})}\n" for text in texts))
+    return path
+
+
+def test_the_promise_is_about_the_texts_as_often_as_they_came(
+    make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path
+) -> None:
+    folder, rows = make_bundle(), make_data(num_texts=1000).read_text().splitlines()
+    texts = list(dict.fromkeys(json.loads(row)["text"] for row in rows))
+    bundle = load_bundle(folder)
+    found = recorded(BundleSource(bundle, place(bundle, "cpu", "fp32")), list(map(Text, texts)))
+    message = texts[int(np.flatnonzero(~found.same()[0])[0])]  # the first exit answers otherwise
+    log = write_texts(tmp_path / "log.jsonl", [*texts, *[message] * (len(texts) // 4)])
+    broken = {}
+    for repeats in ("count", "once"):
+        (ladder,), _ = run(folder, log, labelled=False, repeats=repeats)
+        certificates = [c for rung in ladder.rungs for c in rung.certificates]
+        assert {c.repeats for c in certificates} == {repeats}
+        assert {c.n for c in certificates} == {ladder.num_certifying}
+        both = recorded(
+            BundleSource(load_bundle(folder), place(bundle, "cpu", "fp32")), [Text(message)]
+        )
+        leaving = [r for r in ladder.rungs if r.certificate("disagreement")]
+        broken[repeats] = any(not both.agrees(both.taken(rung.rule))[0] for rung in leaving)
+    assert broken == {"count": False, "once": True}
+
+
+def test_what_repeats_is_said_with_what_the_other_reading_would_give(
+    make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path
+) -> None:
+    folder, rows = make_bundle(), make_data(num_texts=600).read_text().splitlines()
+    texts = list(dict.fromkeys(json.loads(row)["text"] for row in rows))
+    spaced = [f"  {text.replace(' ', '   ')}" for text in texts]  # the same tokens
+    data = write_texts(tmp_path / "twice.jsonl", [*texts, *spaced])
+    assert (
+        "repeat the tokens" not in command(folder, write_texts(data, texts), "--unlabelled").stdout
+    )
+    once = ladder_of(load_bundle(folder))
+    write_texts(data, [*texts, *spaced])
+    said = command(folder, data, "--unlabelled")
+    assert "of those that certify repeat the tokens of others, and each counts" in said.stdout
+    twice = ladder_of(load_bundle(folder))
+    assert twice.num_certifying > 1.8 * once.num_certifying
+    card = with_card(folder)
+    command(
+        folder,
+        data,
+        "--unlabelled",
+        "--repeats",
+        "once",
+        "--flag",
+        f"{LABELS['single_label'][0]}=0.5",
+    )
+    again = ladder_of(load_bundle(folder))
+    assert (again.num_tuning, again.num_certifying) == (once.num_tuning, once.num_certifying)
+    certificates = [
+        c for rung in [*again.rungs, *again.decisions[0].rungs] for c in rung.certificates
+    ]
+    assert {each.repeats for each in certificates} == {"once"}
+    assert "certify, each once" in (card / "README.md").read_text()
 
 
 def test_the_ladders_may_go_into_a_model_folder_too(
@@ -253,7 +330,7 @@ def test_the_ladders_may_go_into_a_model_folder_too(
         ({"exits": (1, 3)}, InvalidRequest, "must be ascending layers out of 1, 2, 4"),
         ({"exits": (4,)}, TrainingFailed, "has a single exit: no text can leave early"),
         ({"precisions": ("int8",)}, DeviceUnavailable, "has no int8 variant; it has fp32"),
-        ({"tuning_share": 1e-9}, UnusableData, "distinct texts are too few: 0 to tune"),
+        ({"tuning_share": 1e-9}, UnusableData, "texts are too few: 0 to tune"),
     ],
 )
 def test_what_cannot_be_certified_is_refused_and_changes_nothing(
@@ -371,7 +448,7 @@ def test_one_screen_names_texts_bounds_rules_and_what_is_lacking(
         f"fp32, exits 1, 2, 4: {ladder.num_tuning} texts chose the rules, "
         f"{ladder.num_certifying} others certify (delta 0.1)"
     ) in result.stdout
-    rows = [line.split() for line in result.stdout.splitlines() if "%" in line]
+    rows = [line.split() for line in result.stdout.splitlines() if line.split()[1:2] == ["%"]]
     assert [row[:2] for row in rows[:5]] == [[f"{e:g}", "%"] for e in (0.5, 1, 2, 3, 5)]
     # 460 texts without a loss would certify 0.5 % at this delta.
     missing = 460 - ladder.num_certifying

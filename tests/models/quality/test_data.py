@@ -68,7 +68,10 @@ def test_data_that_do_not_fit_the_model_are_refused(
     assert message in str(refused.value)
 
 
-TEXTS = [LabelledText(Text(f"w{i}", f"w{i % 7}" if i % 2 else None), i % 3) for i in range(3000)]
+TEXTS = [
+    LabelledText(Text(f"w{i}", f"w{i % 7}" if i % 2 else None), i % 3, tokens=i)
+    for i in range(3000)
+]
 
 
 def test_no_text_is_on_both_sides_and_a_third_tunes() -> None:
@@ -76,6 +79,17 @@ def test_no_text_is_on_both_sides_and_a_third_tunes() -> None:
     assert not {each.text for each in tuning} & {each.text for each in certifying}
     assert len(tuning) + len(certifying) == len(TEXTS)
     assert len(tuning) == pytest.approx(1000, abs=80)
+
+
+def test_a_text_that_comes_often_is_on_both_sides_as_often_as_by_chance() -> None:
+    message = LabelledText(Text("out of office"), 0, tokens=3000)
+    tuning, certifying = split([*TEXTS, *[message] * 900], 1 / 3)
+    assert tuning.count(message) == pytest.approx(300, abs=60)
+    assert tuning.count(message) + certifying.count(message) == 900
+    others = split(TEXTS, 1 / 3)
+    assert (
+        tuple([each for each in side if each != message] for side in (tuning, certifying)) == others
+    )
 
 
 def test_the_side_of_a_text_hangs_on_nothing_but_the_text() -> None:
@@ -92,10 +106,10 @@ def test_repeated_texts_count_once_and_tuning_texts_do_not_certify(
     one, two = tmp_path / "one.txt", tmp_path / "two.txt"
     one.write_text("w1 w2\nw3\n\nw1 w2\n")
     two.write_text("w3\nw4\n  w5  \n")
-    files = distinct([read_file(path, bundle.manifest, labelled=False) for path in (one, two)])
+    files = distinct([read_file(path, bundle, labelled=False) for path in (one, two)])
     assert [each.text.text for each in texts_in(files)] == ["w1 w2", "w3", "w4", "w5"]
     assert [file.data.rows for file in files] == [2, 2]
-    known = [LabelledText(Text("w4"), None)]
+    known = [each for each in texts_in(files) if each.text.text == "w4"]
     assert "w4" not in [each.text.text for each in texts_in(distinct(files, known))]
 
 
@@ -115,8 +129,8 @@ def test_labels_are_ignored_or_missing_in_unlabelled_files(
 ) -> None:
     path = tmp_path / name
     path.write_text(content)
-    found = read_file(path, bundle.manifest, labelled=False).texts
-    assert found == [LabelledText(Text("w1 w2"), None), LabelledText(Text("w3 w4"), None)]
+    found = read_file(path, bundle, labelled=False).texts
+    assert [each[:2] for each in found] == [(Text("w1 w2"), None), (Text("w3 w4"), None)]
 
 
 @pytest.mark.parametrize(
@@ -134,4 +148,4 @@ def test_unusable_files_are_refused_with_a_remedy(
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(UnusableData, match=message):
-        read_file(path, bundle.manifest, labelled)
+        read_file(path, bundle, labelled)

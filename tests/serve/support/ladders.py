@@ -19,7 +19,8 @@ NEVER = {"rule": "never"}
 
 
 def certificate(loss: Loss, epsilon: float, observed: float) -> dict[str, Any]:
-    return {"loss": loss, "epsilon": epsilon, "delta": 0.05, "n": 4000, "observed": observed}
+    figures = {"epsilon": epsilon, "delta": 0.05, "n": 4000, "observed": observed}
+    return {"loss": loss, **figures, "repeats": "count"}
 
 
 def rung(

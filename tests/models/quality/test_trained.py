@@ -1,0 +1,60 @@
+"""Certifying on texts that the training has seen."""
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import UnusableData
+from models.quality.card import TRAINING, replace_between
+from models.quality.data import read_file
+from models.quality.source import read_tokens
+from models.quality.trained import TRAINED, write_trained
+from serve.bundle.loader import load_bundle, sha256_of
+from serve.tokenization.tokenizer import Text
+from tests.models.quality.conftest import MakeBundle, MakeData
+from tests.models.quality.test_calibrate import run, write_texts
+from tests.serve.support.bundles import rewrite_manifest
+
+
+def trained_on(folder: Path, name: str) -> Path:
+    """List a file of the training in the manifest."""
+    listed = {name: sha256_of(folder / name)}
+    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
+    return folder
+
+
+@pytest.mark.parametrize("as_tuning", [False, True])
+def test_the_training_file_certifies_nothing(
+    make_bundle: MakeBundle, make_data: MakeData, as_tuning: bool
+) -> None:
+    folder, data = make_bundle(), make_data()
+    said = f"over 400 rows of `a/train.tsv` (sha256 `{sha256_of(data)[:12]}...`)"
+    (folder / "MODEL.md").write_text(replace_between("# Mine", TRAINING, said))
+    trained_on(folder, "MODEL.md")
+    if as_tuning:  # it may choose rules, for others certify them
+        run(folder, make_data(name="others"), tuning=data)
+        return
+    with pytest.raises(UnusableData, match="trained on this very file"):
+        run(folder, data)
+
+
+@pytest.mark.parametrize(("num_seen", "taken"), [(0, True), (2, True), (6, False), (300, False)])
+def test_more_than_one_percent_of_texts_of_the_training_are_refused(
+    make_bundle: MakeBundle, make_data: MakeData, num_seen: int, taken: bool
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=800)
+    bundle, tuning = load_bundle(folder), make_data(name="tuning", num_texts=50)
+    texts = {each.tokens: each.text for each in read_file(data, bundle, labelled=False).texts}
+    certifying = [text.text for text in texts.values()][:300]
+    # In training they stood with other blanks, and one of them often.
+    trained = [Text(f" {text}  ") for text in certifying[:num_seen]]
+    others = [Text("w1 w2 w3 w4 w5 w6 w7 w8 w9 w10 w11 w12 w13")]
+    write_trained(folder, read_tokens(bundle, [*trained, *trained, *others]), 64)
+    trained_on(folder, TRAINED)
+    write_texts(data, [*certifying, *certifying[:1] * 50])
+    if not taken:
+        with pytest.raises(UnusableData, match=f"of 300 different texts that certify {num_seen}"):
+            run(folder, data, labelled=False, tuning=tuning)
+        return
+    _, said = run(folder, data, labelled=False, tuning=tuning)
+    assert (f"that certify {num_seen} were seen" in said) == bool(num_seen)
