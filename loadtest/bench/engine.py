@@ -26,9 +26,8 @@ from loadtest.bench.free_segments import FreeSegments
 from loadtest.bench.inputs import padded, random_texts, vocabulary_size
 from loadtest.bench.machine import machine_facts
 from loadtest.bench.one_graph import write_one_graph
-from loadtest.bench.one_graph_session import OneGraph, open_on_cpu
 from loadtest.bench.random_model import BERT_BASE, build
-from loadtest.bench.whole_model import answer_all
+from loadtest.bench.whole_model import OneGraph, answer_all
 from loadtest.http.console import print_text, run_typed
 from loadtest.simulator.traffic import deebert_like, sst2_lengths, uniform
 from models.quality.page import table
@@ -172,7 +171,7 @@ def load(bundle: Bundle, precision: Precision, num_threads: int) -> Model:
         settings.append(plain_options(num_threads))
     with tempfile.TemporaryDirectory() as folder:
         path = write_one_graph(bundle, precision, Path(folder))
-        one_graphs = [open_on_cpu(path, options) for options in settings]
+        one_graphs = [OneGraph(path, options) for options in settings]
     manifest, chain = bundle.manifest, CpuRunner(bundle, precision, num_threads)
     shape, vocabulary = model_shape(manifest), vocabulary_size(bundle)
     return Model(precision, vocabulary, manifest.max_tokens, shape, chain, one_graphs)

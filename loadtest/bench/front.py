@@ -24,10 +24,9 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from loadtest.compare.connection import request_bytes
 from loadtest.compare.contenders import ServedModel, one_graph, policies
 from loadtest.compare.cores import on, running, share_cores
-from loadtest.compare.loads import ClosedLoop, Loaded, saturate
+from loadtest.compare.loads import ClosedLoop, Loaded, request_bytes, saturate
 from loadtest.compare.measure import WrongAnswers
 from loadtest.http.client import Json
 from loadtest.http.console import print_text, run_command
@@ -78,8 +77,7 @@ class Lane:
         loaded = asyncio.run(saturate(self.process.port, self.requests, closed))
         for answer in loaded.answers:
             if answer.status != 200:
-                shown = answer.body[:200].decode(errors="replace")
-                raise WrongAnswers(f"{self.kind.server} answered {answer.status}: {shown}")
+                raise WrongAnswers(f"{self.kind.server} answered {answer.shown()}")
         return loaded
 
     def measure(self) -> None:

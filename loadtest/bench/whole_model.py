@@ -1,17 +1,20 @@
-"""Dynamic batching over the whole model, as a server without early exit does it.
+"""The whole model in dynamic batches, as a server without early exit runs it.
 
 The next batch is the oldest waiting request with those nearest to it in length. The engine's
 benchmark and `python -m loadtest.compare` batch alike by this file.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+import onnxruntime as ort
 from numpy.typing import NDArray
 
 from loadtest.bench.inputs import Ids, Inputs, padded
 from serve.engine.scheduler import BatchLimits
+from serve.runtime.ort_session import RUN_OPTIONS, quick_run
 
 Answer: TypeAlias = Callable[[Inputs], NDArray[np.float32]]
 
@@ -77,3 +80,22 @@ def answer_all(
         labels[batch] = logits.argmax(axis=1)
     found: list[int] = labels.tolist()
     return found
+
+
+class OneGraph:
+    """The file that `loadtest.bench.one_graph` writes, in a session on the CPU."""
+
+    def __init__(self, path: Path, options: ort.SessionOptions) -> None:
+        session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._inputs = [value.name for value in session.get_inputs()]
+        self._outputs = [session.get_outputs()[0].name]
+        self._run = quick_run(session)
+
+    def run(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return (rows, labels) logits on the host, by a call as the CPU runner makes it."""
+        named = inputs._asdict()
+        logits: NDArray[np.float32]
+        (logits,) = self._run(
+            self._outputs, {name: named[name] for name in self._inputs}, RUN_OPTIONS
+        )
+        return logits

@@ -13,7 +13,6 @@ import random
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -22,17 +21,11 @@ from rich.console import Console
 from loadtest.compare.contenders import Contender, ServedModel, contenders
 from loadtest.compare.cores import share_cores
 from loadtest.compare.loads import ClosedLoop
-from loadtest.compare.measure import (
-    FixedRate,
-    Saturated,
-    Setting,
-    measure_fixed,
-    measure_saturated,
-)
-from loadtest.compare.table import Line, table_text
+from loadtest.compare.measure import Setting, measure_fixed, measure_saturated
 from loadtest.http.client import Json
 from loadtest.http.console import print_text, run_command
 from loadtest.load.texts import Example, NoTexts, load_texts, made_up
+from models.quality.page import table
 from serve.bundle.loader import Bundle, load_bundle
 
 # Of the slowest contender's throughput: a load at which no queue grows.
@@ -72,19 +65,29 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
         model = ServedModel(bundle, options.model, len(cores.servers), Path(folder))
         found = [c for c in contenders(model, not options.no_ray) if options.only in c.name]
         _check(examples, bundle, found)
-        saturated: list[Saturated] = []
-        fixed: list[FixedRate] = []
+        lines, labels = list[Json](), list[tuple[str, ...]]()
         for contender in found:
-            saturated.append(heavy := measure_saturated(contender, setting))
-            report(f"{heavy.name}: {heavy.per_second:.0f} requests/s")
-        rate = options.rate or _SHARE_OF_SLOWEST * min(s.per_second for s in saturated)
-        for contender in found:
-            fixed.append(light := measure_fixed(contender, setting, rate))
-            report(f"{contender.name}: p99 {light.p99_ms:.0f} ms at {rate:.0f} requests/s")
-    lines = _lines(saturated, fixed, chosen, bundle.manifest.labels)
+            line, said = measure_saturated(contender, setting)
+            lines.append(line)
+            labels.append(said)
+            report(f"{contender.name}: {line['per_second']:.0f} requests/s")
+        rate = options.rate or _SHARE_OF_SLOWEST * min(line["per_second"] for line in lines)
+        for contender, line in zip(found, lines, strict=True):
+            line.update(measure_fixed(contender, setting, rate))
+            report(f"{contender.name}: p99 {line['p99_ms']:.0f} ms at {rate:.0f} requests/s")
+    full = next(
+        (said for c, said in zip(found, labels, strict=True) if "fp32" in c.name), labels[0]
+    )
+    for line, said in zip(lines, labels, strict=True):
+        line["accuracy"] = _accuracy(chosen, said, bundle.manifest.labels)
+        line["agreement"] = sum(a == b for a, b in zip(full, said, strict=True)) / len(full)
     facts = _facts(options, setting, rate)
-    _write(lines, facts, options.out)
-    report(table_text(lines, facts))
+    text = table_text(lines, facts)
+    options.out.mkdir(parents=True, exist_ok=True)
+    document = {"run": facts, "lines": lines}
+    (options.out / "compare.json").write_text(json.dumps(document, indent=1) + "\n")
+    (options.out / "compare.md").write_text(text + "\n")
+    report(text)
     return 0
 
 
@@ -98,23 +101,13 @@ def _check(examples: Sequence[Example], bundle: Bundle, found: list[Contender]) 
         raise NoTexts("no contender has that in its name")
 
 
-def _lines(
-    saturated: list[Saturated],
-    fixed: list[FixedRate],
-    examples: list[Example],
-    labels: tuple[str, ...],
-) -> list[Line]:
-    """Put speed and quality side by side: accuracy, and agreement with full depth in fp32."""
-    full = next((s.labels for s in saturated if "fp32" in s.name), saturated[0].labels)
-    lines = []
-    for heavy, light in zip(saturated, fixed, strict=True):
-        pairs = list(zip(examples, heavy.labels, strict=True))
-        found = [example.right(label, labels) for example, label in pairs]
-        known = [right for right in found if right is not None]
-        right = sum(known) / len(known) if known else None
-        agreed = sum(a == b for a, b in zip(full, heavy.labels, strict=True)) / len(full)
-        lines.append(Line(heavy, light, right, agreed))
-    return lines
+def _accuracy(
+    examples: Sequence[Example], said: Sequence[str], labels: tuple[str, ...]
+) -> float | None:
+    """Return the share of right labels; None without labels."""
+    pairs = zip(examples, said, strict=True)
+    known = [r for example, each in pairs if (r := example.right(each, labels)) is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _facts(options: argparse.Namespace, setting: Setting, rate: float) -> Json:
@@ -131,13 +124,32 @@ def _facts(options: argparse.Namespace, setting: Setting, rate: float) -> Json:
     }
 
 
-def _write(lines: list[Line], facts: Json, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [asdict(line) for line in lines]
-    for row in rows:
-        del row["heavy"]["labels"]
-    (folder / "compare.json").write_text(json.dumps({"run": facts, "lines": rows}, indent=1) + "\n")
-    (folder / "compare.md").write_text(table_text(lines, facts) + "\n")
+def table_text(lines: Sequence[Json], facts: Json) -> str:
+    """Return the table and the facts that a reader needs."""
+    what = "accuracy" if any(line["accuracy"] is not None for line in lines) else "agreement"
+    rows = [
+        [
+            line["name"],
+            None if line[what] is None else f"{100 * line[what]:.2f}",
+            *(line[name] for name in ("mean_layer", "per_second", "p50_ms", "p99_ms")),
+            *(line["cpu_s_per_1000"], round(line["memory_mb"])),
+        ]
+        for line in lines
+    ]
+    at = f"p50 ms at {facts['rate']:.0f}/s"
+    head = ("mean exit", "requests/s", at, "p99 ms", "CPU s per 1,000", "MB")
+    failed = sum(line["failed"] for line in lines)
+    late_ms = max(line["late_ms"] for line in lines)
+    costs = [line["load_cpu_s_per_1000"] for line in lines]
+    shared = ", which the load shares" if facts["load_shares_cores"] else ""
+    return (
+        f"{table(('server', f'{what} %', *head), rows)}\n\n"
+        f"{facts['texts']} texts of {facts['data']}; {facts['server_cores']} core(s) "
+        f"and as many threads a server{shared}; closed loop of {facts['clients']} clients, then "
+        f"an open loop (Poisson). The load cost {min(costs):.2f} to {max(costs):.2f} CPU s per "
+        f"1,000 requests, was at most {late_ms:.0f} ms late, and {failed} of its requests failed. "
+        f"Load of the machine before: {facts['machine_load']:.1f}. {facts['date']}."
+    )
 
 
 if __name__ == "__main__":

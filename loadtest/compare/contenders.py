@@ -68,16 +68,15 @@ def one_graph(model: ServedModel, precision: Precision) -> Contender:
     folder = model.folder / precision
     folder.mkdir()
     graph = write_one_graph(model.bundle, precision, folder)
-    command = _module("one_graph_server", model, model.bundle.folder, graph)
+    command = _server("one-graph", model, model.bundle.folder, graph)
     return Contender(f"ONNX Runtime + FastAPI, {precision}, dynamic batches", command, {})
 
 
 def _pipeline(model: ServedModel, checkpoint: Path) -> Contender:
-    command = _module("pipeline_server", model, checkpoint)
+    command = _server("pipeline", model, checkpoint)
     return Contender("transformers pipeline + FastAPI, fp32, one by one", command, {})
 
 
-def _module(name: str, model: ServedModel, *files: Path) -> tuple[str, ...]:
-    module = f"loadtest.compare.{name}"
-    threads = ("--threads", str(model.threads))
-    return (sys.executable, "-m", module, *map(str, files), *threads, "--port")
+def _server(kind: str, model: ServedModel, *files: Path) -> tuple[str, ...]:
+    module, threads = "loadtest.compare.servers", ("--threads", str(model.threads))
+    return (sys.executable, "-m", module, kind, *map(str, files), *threads, "--port")

@@ -1,16 +1,31 @@
-"""The two loads that every contender gets: a saturating one and a fixed rate."""
+"""The two loads that every contender gets, by a client that costs next to nothing."""
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple
 
-from loadtest.compare.connection import Connection, TimedAnswer
+from loadtest.http.client import Json
 from loadtest.load.arrivals import due_times
 
+_TIMEOUT_S = 60.0
 _MOST_OUTSTANDING = 256
+
+
+class TimedAnswer(NamedTuple):
+    """The answer to one request."""
+
+    place: int
+    latency_s: float  # from when it was due, or sent, to the last byte of its answer
+    status: int  # HTTP status; 0 without an answer
+    body: bytes  # unparsed; the error if there is no answer
+
+    def shown(self) -> str:
+        """Return what a message says of it."""
+        return f"{self.status}: {self.body[:200].decode(errors='replace')}"
 
 
 class ClosedLoop(NamedTuple):
@@ -29,6 +44,48 @@ class Loaded(NamedTuple):
     late_s: float = 0.0  # longest delay between due and sent (open loop)
 
 
+class _Connection:
+    """One kept-alive connection to a port of 127.0.0.1, with one request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.close = writer.close
+
+    async def send(self, request: bytes, place: int, since_s: float) -> TimedAnswer:
+        """Send a request and wait for its answer; a failure is an answer with status 0."""
+        status, body = 0, b""
+        try:
+            self._writer.write(request)
+            async with asyncio.timeout(_TIMEOUT_S):
+                status, body = await self._answer()
+        except (OSError, EOFError, ValueError, TimeoutError) as error:
+            body = repr(error).encode()
+        return TimedAnswer(place, time.perf_counter() - since_s, status, body)
+
+    async def _answer(self) -> tuple[int, bytes]:
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        lines = head.lower().split(b"\r\n")
+        for line in lines[1:]:
+            name, _, value = line.partition(b":")
+            if name == b"content-length":
+                return int(lines[0].split()[1]), await self._reader.readexactly(int(value))
+        raise ValueError("the answer has no Content-Length")
+
+
+async def _connect(port: int) -> _Connection:
+    return _Connection(*await asyncio.open_connection("127.0.0.1", port))
+
+
+def request_bytes(body: Json) -> bytes:
+    """Return a POST /v1/classify with this body."""
+    content = json.dumps(body).encode()
+    head = (
+        "POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
 async def saturate(port: int, requests: Sequence[bytes], load: ClosedLoop) -> Loaded:
     """Send the requests in turn, in a closed loop."""
     began_s = time.perf_counter()
@@ -41,7 +98,7 @@ async def saturate(port: int, requests: Sequence[bytes], load: ClosedLoop) -> Lo
         return passed_s <= load.limit_s and unfinished
 
     async def client() -> None:
-        connection = await Connection.open(port)
+        connection = await _connect(port)
         while goes_on():
             place = next(places) % len(requests)
             answers.append(await connection.send(requests[place], place, time.perf_counter()))
@@ -65,12 +122,12 @@ async def arrive(
     A request that is due while so many are outstanding is an answer without a status.
     """
     began_s = time.perf_counter()
-    idle: list[Connection] = []
+    idle: list[_Connection] = []
     answers: list[TimedAnswer] = []
     late_s = 0.0
 
     async def send(place: int, due_s: float) -> None:
-        connection = idle.pop() if idle else await Connection.open(port)
+        connection = idle.pop() if idle else await _connect(port)
         answers.append(await connection.send(requests[place], place, due_s))
         if answers[-1].status:
             idle.append(connection)

@@ -4,14 +4,14 @@ import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from loadtest.compare.connection import request_bytes
 from loadtest.compare.contenders import Contender
 from loadtest.compare.cores import Cores, on, running
-from loadtest.compare.loads import ClosedLoop, Loaded, arrive, saturate
+from loadtest.compare.loads import ClosedLoop, TimedAnswer, arrive, request_bytes, saturate
+from loadtest.http.client import Json
 from loadtest.http.processes import cost_of, own_cpu_s
 from loadtest.http.server_process import ServerProcess
 from loadtest.load.texts import Example
@@ -24,31 +24,7 @@ class WrongAnswers(OfframpError):
     """A contender does not answer as it should; the message has an example."""
 
 
-@dataclass(frozen=True)
-class Saturated:
-    """A contender under a saturating load."""
-
-    name: str
-    per_second: float  # answered requests
-    cpu_s_per_1000: float  # of all its processes, per 1,000 requests
-    load_cpu_s_per_1000: float  # of the process that made the load
-    memory_mb: float  # its proportional set size at the end
-    labels: tuple[str, ...]  # (texts,) its labels
-    mean_layer: float | None  # mean exit layer; None without exits
-
-
-@dataclass(frozen=True)
-class FixedRate:
-    """A contender under the rate that all can serve; times from when requests were due."""
-
-    p50_ms: float
-    p99_ms: float
-    late_ms: float
-    failed: int
-
-
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """The texts, cores and closed loop of every contender."""
 
     examples: Sequence[Example]
@@ -56,8 +32,8 @@ class Setting:
     load: ClosedLoop
 
 
-def measure_saturated(contender: Contender, setting: Setting) -> Saturated:
-    """Start it, load it in a closed loop, stop it.
+def measure_saturated(contender: Contender, setting: Setting) -> tuple[Json, tuple[str, ...]]:
+    """Start it, load it in a closed loop, stop it; return figures, and the label of every text.
 
     Raises:
         ServerFailed: it did not start, or did not stop.
@@ -68,27 +44,26 @@ def measure_saturated(contender: Contender, setting: Setting) -> Saturated:
         loaded = asyncio.run(saturate(server.port, requests, setting.load))
         own_s = own_cpu_s() - own_s
         after = cost_of(server.family.running())
-    labels, mean_layer = _answers(contender, loaded, len(requests))
+    labels, mean_layer = _answers(contender, loaded.answers, len(requests))
     per_1000 = 1e3 / len(loaded.answers)
-    return Saturated(
-        name=contender.name,
-        per_second=len(loaded.answers) / loaded.seconds,
-        cpu_s_per_1000=after.cpu_since(before) * per_1000,
-        load_cpu_s_per_1000=own_s * per_1000,
-        memory_mb=after.memory_mb,
-        labels=labels,
-        mean_layer=mean_layer,
-    )
+    return {
+        "name": contender.name,
+        "mean_layer": mean_layer,  # None without exits
+        "per_second": len(loaded.answers) / loaded.seconds,
+        "cpu_s_per_1000": after.cpu_since(before) * per_1000,
+        "load_cpu_s_per_1000": own_s * per_1000,
+        "memory_mb": after.memory_mb,
+    }, labels
 
 
-def measure_fixed(contender: Contender, setting: Setting, per_second: float) -> FixedRate:
-    """Start it, load it at a fixed rate in an open loop, stop it."""
+def measure_fixed(contender: Contender, setting: Setting, per_second: float) -> Json:
+    """Start it, load it at a fixed rate in an open loop, stop it; times are from when due."""
     with _warm(contender, setting) as (server, requests):
         loaded = asyncio.run(arrive(server.port, requests, per_second, setting.load.seconds))
-    times = [answer.latency_s for answer in loaded.answers if answer.status == 200]
-    p50, p99 = np.quantile(times, (0.5, 0.99)) if times else (np.nan, np.nan)
+    times = [1e3 * answer.latency_s for answer in loaded.answers if answer.status == 200]
+    p50, p99 = np.quantile(times, (0.5, 0.99)).tolist() if times else (np.nan, np.nan)
     failed = len(loaded.answers) - len(times)
-    return FixedRate(1e3 * float(p50), 1e3 * float(p99), 1e3 * loaded.late_s, failed)
+    return {"p50_ms": p50, "p99_ms": p99, "late_ms": 1e3 * loaded.late_s, "failed": failed}
 
 
 @contextmanager
@@ -104,15 +79,14 @@ def _warm(contender: Contender, setting: Setting) -> Iterator[tuple[ServerProces
 
 
 def _answers(
-    contender: Contender, loaded: Loaded, num_texts: int
+    contender: Contender, answers: Sequence[TimedAnswer], num_texts: int
 ) -> tuple[tuple[str, ...], float | None]:
     """Return the label of every text, and the mean exit layer if there are exits."""
     labels: dict[int, str] = {}
     layers: list[int] = []
-    for answer in loaded.answers:
+    for answer in answers:
         if answer.status != 200:
-            shown = answer.body[:200].decode(errors="replace")
-            raise WrongAnswers(f"{contender.name} answered {answer.status}: {shown}")
+            raise WrongAnswers(f"{contender.name} answered {answer.shown()}")
         (result,) = json.loads(answer.body)["results"]
         labels[answer.place] = result["label"]
         if "exit" in result:

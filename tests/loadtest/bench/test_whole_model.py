@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from loadtest.bench.inputs import random_texts
 from loadtest.bench.one_graph import write_one_graph
-from loadtest.bench.one_graph_session import open_on_cpu
-from loadtest.bench.whole_model import answer_all, full_batches
+from loadtest.bench.whole_model import OneGraph, answer_all, full_batches
 from serve.bundle.loader import Bundle
 from serve.engine.scheduler import BatchLimits
 from serve.runtime.ort_session import session_options
@@ -37,7 +36,7 @@ def test_like_lengths_share_a_batch_and_fill_it() -> None:
 
 
 def test_every_request_gets_the_label_it_gets_alone(bundle: Bundle, tmp_path: Path) -> None:
-    one_graph = open_on_cpu(write_one_graph(bundle, "fp32", tmp_path), session_options(1)).run
+    one_graph = OneGraph(write_one_graph(bundle, "fp32", tmp_path), session_options(1)).run
     texts = random_texts([3, 30, 9, 12, 3, 64, 31, 8, 8, 8], vocabulary=200)
     limits = BatchLimits(max_rows=4, max_tokens=128)
     together = answer_all(one_graph, texts, 6, limits, pad_id=0)

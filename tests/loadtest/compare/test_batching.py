@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from loadtest.compare.batching import LIMITS, Batcher
+from loadtest.compare.servers import LIMITS, Batcher
 
 
 def test_every_text_gets_its_own_answer_from_few_batches() -> None:

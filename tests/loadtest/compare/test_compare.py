@@ -31,11 +31,11 @@ def test_contender_is_started_measured_and_stopped(
     (line,) = found["lines"]
     assert line["agreement"] == 1.0
     assert line["accuracy"] in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    assert line["heavy"]["per_second"] > 0
-    assert line["heavy"]["cpu_s_per_1000"] > 0
-    assert line["heavy"]["memory_mb"] > 20
-    assert line["light"]["failed"] == 0
-    assert 0 < line["light"]["p50_ms"] <= line["light"]["p99_ms"]
+    assert line["per_second"] > 0
+    assert line["cpu_s_per_1000"] > 0
+    assert line["memory_mb"] > 20
+    assert line["failed"] == 0
+    assert 0 < line["p50_ms"] <= line["p99_ms"]
     assert "| ONNX Runtime + FastAPI, fp32, dynamic batches |" in capsys.readouterr().out
     assert os.sched_getaffinity(0) == cores
 
