@@ -50,6 +50,7 @@ class Assembly:
     Attributes:
         metrics: count what models do.
         catalog: the models that are served from the start.
+        stopping: tells whether the process ends, and no further model need be loaded.
     """
 
     def __init__(
@@ -80,6 +81,18 @@ class Assembly:
         self.metrics = Metrics(max((depth, *(each.manifest.exit_layers[-1] for each in bundles))))
         self.catalog = Catalog([self._open(bundle) for bundle in bundles])
         self.metrics.watch(self.catalog)
+        self.stopping: Callable[[], bool] = lambda: False
+
+    def verify(self, folder: str | Path) -> None:
+        """Check every file of a bundle.
+
+        Raises:
+            LoadFailed: one is missing or damaged.
+        """
+        try:
+            load_bundle(folder, self.stopping)
+        except (OfframpError, OSError) as error:
+            raise LoadFailed.of(error, folder) from None
 
     def load(self, name: str, folder: str | Path, sha256: str | None = None) -> Classifier:
         """Return a further model under a name, loaded and warmed up.
@@ -88,7 +101,7 @@ class Assembly:
             OfframpError: what is wrong; it names no folder but the bundle's own.
         """
         try:
-            bundle = replace(load_bundle(folder), name=name)
+            bundle = replace(load_bundle(folder, self.stopping), name=name)
             if sha256:
                 check_pin(bundle, sha256)
             bundle = _presenting(bundle, self._active)
@@ -148,13 +161,25 @@ def assemble_served(config: ServerConfig, store: Store) -> Assembly:
     Raises:
         OfframpError: as `assemble`, or the store does not answer.
     """
-    active, found = config.active_exits, store.model_set()
-    if found and same_deployment(found.baseline, config.baseline()):
-        bundles = [_served(name, each, active) for name, each in found.models.items()]
-        log.info("served again are the models of before: %s", ", ".join(found.models) or "none")
-    else:
+    active, bundles = config.active_exits, served_before(config, store)
+    if bundles is None:
         bundles = verified_bundles(config.bundles, active, config.bundle_sha256)
+    else:
+        names = ", ".join(each.name for each in bundles)
+        log.info("served again are the models of before: %s", names or "none")
     return Assembly(bundles, config, store, active, _DEEPEST if config.model_repository else 1)
+
+
+def served_before(config: ServerConfig, store: Store) -> list[Bundle] | None:
+    """Return the models that were served last under the same config, if any were.
+
+    Raises:
+        OfframpError: the store does not answer, or a bundle is not there any more.
+    """
+    found = store.model_set()
+    if found is None or not same_deployment(found.baseline, config.baseline()):
+        return None
+    return [_served(name, each, config.active_exits) for name, each in found.models.items()]
 
 
 def _served(name: str, served: ServedBundle, active: Mapping[str, Sequence[int]]) -> Bundle:
@@ -164,7 +189,8 @@ def _served(name: str, served: ServedBundle, active: Mapping[str, Sequence[int]]
         InvalidBundle: it is not there any more; what can be done.
     """
     try:
-        bundle = replace(load_bundle(served.folder), name=name)
+        place = served.place if Path(served.place).exists() else served.folder
+        bundle = replace(load_bundle(place), name=name, given=Path(served.folder))
         if bundle.sha256 != served.sha256:
             raise InvalidBundle(
                 f"{bundle.folder}: holds another bundle now: the sha256 of its manifest is "
@@ -229,6 +255,7 @@ def app_context(
     gate = Gate(config.keys, lambda: replicas.number)
     answers = HeldBytes(config.max_buffered_bytes, "answers")
     assembly.metrics.answers.append(answers)
+    assembly.stopping = lambda: connections.stopping
     return AppContext(
         assembly.catalog,
         assembly.metrics,

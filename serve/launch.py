@@ -2,7 +2,7 @@
 
 import json
 import re
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -28,7 +28,8 @@ from serve.http.listener import (
     without_brackets,
 )
 from serve.log_output import Output, log_output, logging_to
-from serve.policy.state_folder import opened
+from serve.policy.database import Database
+from serve.policy.state_folder import DATABASE, opened
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus
 from serve.servers import tls_files
@@ -84,7 +85,7 @@ def _launch(wanted: Launch, standalone: bool, announcer: Announcer, output: Outp
     placements = [place(bundle, device, precision) for bundle in bundles]
     gpu_share = share_gpus(placements, wanted.replicas, wanted.gpus_per_replica)
     replicas = LocalReplicas(wanted.replicas, gpu_share)
-    config = _configure(wanted, bundles, placements, announcer)
+    config = _configure(wanted, bundles, placements)
     if files := tls_files(config):
         files.context()  # raises what is wrong with them
     take = take_port if standalone else take_shared_port
@@ -94,11 +95,14 @@ def _launch(wanted: Launch, standalone: bool, announcer: Announcer, output: Outp
         _state(config) as state,
     ):
         config = config.model_copy(update={"state": state})
+        served = _served(config, bundles)
+        for bundle in served:
+            _announce(announcer, bundle, place(bundle, device, precision))
         _, port = address_of(address)
         if for_grpc:
             _, grpc_port = address_of(for_grpc)
             config = config.model_copy(update={"grpc_port": grpc_port})
-        on_ready = partial(_invite, announcer, bundles, wanted, port, config.grpc_port)
+        on_ready = partial(_invite, announcer, served, wanted, port, config.grpc_port)
         if standalone:
             from serve.standalone import serve_standalone
 
@@ -122,27 +126,36 @@ def _state(config: ServerConfig) -> AbstractContextManager[Path | None]:
     return opened(config.state) if config.state else nullcontext()
 
 
-def _configure(
-    wanted: Launch, bundles: list[Bundle], placements: list[Placement], announcer: Announcer
-) -> ServerConfig:
-    """Choose the active exits of every bundle, and print them."""
+def _served(config: ServerConfig, bundles: list[Bundle]) -> list[Bundle]:
+    """Return the bundles that will be served: those of the state, or else those of the command."""
+    if config.state:
+        from serve.assembly import served_before
+
+        with closing(Database(config.state / DATABASE)) as database:
+            stored = database.model_set()
+            others = stored is not None and stored.pins != config.bundle_sha256
+            if others and (found := served_before(config, database)) is not None:
+                return found
+    active = config.active_exits
+    return [each.presenting(active[each.name]) if active else each for each in bundles]
+
+
+def _configure(wanted: Launch, bundles: list[Bundle], placements: list[Placement]) -> ServerConfig:
+    """Choose the active exits of every bundle."""
     config = wanted.config
     choose_dialects(config.dialects)  # raises what is wrong with them
     num_threads = max(1, available_threads() // wanted.replicas)
     active = {}
     for bundle, placement in zip(bundles, placements, strict=True):
-        presented = bundle
         if wanted.active_exits is not None:
-            layers = choose_exits(
+            active[bundle.name] = choose_exits(
                 wanted.active_exits, bundle, placement, num_threads, config.gpu_memory_gb
             )
-            active[bundle.name], presented = layers, bundle.presenting(layers)
-        _announce(announcer, presented, placement)
     # A page that a browser has loaded from elsewhere cannot use a loopback name of ours.
     usual_hosts = LOOPBACK_HOSTS if is_loopback(wanted.host) else ANY_HOST
     return config.model_copy(
         update={
-            "bundles": [str(bundle.folder) for bundle in bundles],
+            "bundles": [str(bundle.given) for bundle in bundles],
             "bundle_sha256": pins_of(bundles),
             "active_exits": active,
             "num_threads": num_threads,
@@ -214,7 +227,7 @@ def _announce(announcer: Announcer, bundle: Bundle, placement: Placement) -> Non
 def _invite(
     announcer: Announcer, bundles: list[Bundle], wanted: Launch, port: int, grpc_port: int | None
 ) -> None:
-    body = {"inputs": EXAMPLE}
+    body: dict[str, str] = {"inputs": EXAMPLE}
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}
     scheme = "https" if wanted.config.tls_cert else "http"

@@ -35,7 +35,7 @@ def standalone_context(
     assembly = assemble_served(config, store)
     catalog = assembly.catalog
     catalog.set_baselines({})
-    switch = ModelSwitch(catalog, assembly.load, store, config.baseline(), DRAIN_S)
+    switch = ModelSwitch(catalog, assembly, store, config.baseline(), DRAIN_S)
     switch.begin()
     state = connections or ConnectionState()
     assembly.metrics.watch_connections(state)

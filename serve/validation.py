@@ -7,8 +7,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-# Of texts: a line without control characters, of terminals too.
-PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+# Of texts: a line without control characters, of terminals too, and without what is not seen or
+# turns the order of others round. The last ones are written out: engines differ in their escapes.
+PRINTABLE = (
+    r"^[^\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\U000e0000-\U000e0fff]*$"
+)
 _MAX_PLACES = 5
 _MAX_QUOTED_CHARS = 40
 
@@ -94,7 +98,7 @@ _MESSAGES = {
 
 _PATTERNS = {
     r"\S": "must not be empty",
-    PRINTABLE: "must be one line, without control characters",
+    PRINTABLE: "must be one line, without control characters and characters that are not seen",
     r"^[A-Za-z0-9_.-]{1,64}$": "a name must be 1 to 64 letters, digits, '_', '-' or '.'",
 }
 

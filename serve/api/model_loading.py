@@ -1,6 +1,7 @@
 """Loads, unloads and aliases of models in all replicas: all of them follow, or nothing changes."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from serve.api.replicas import Prepared, Refreshed, Replicas
 from serve.api.request import Request
 from serve.api.trail import trail
+from serve.bundle.loader import Bundle
 from serve.bundle.repository import Repository
+from serve.classifier.classifier import Classifier
 from serve.classifier.model_switch import ModelSwitch
 from serve.errors import InvalidRequest, LoadFailed, Overloaded, VersionConflict
 from serve.logs import fields
@@ -22,29 +25,30 @@ _MOST_TRIES: Final = 100
 # Changes that run or wait.
 _MOST_CHANGES: Final = 4
 _RETRY_AFTER_S: Final = 5
+_MAX_LABELS_CHARS: Final = 120
 
 
 class _Turns:
     """Admits one change at a time, and refuses those beyond the few that may wait."""
 
     def __init__(self) -> None:
-        self._lock, self._number = asyncio.Lock(), 0
+        self._lock, self._waiting = asyncio.Lock(), Counter[bool]()
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
-        """Wait for the own turn.
+    async def one(self, unload: bool = False) -> AsyncIterator[None]:
+        """Wait for the own turn; no other changes take the room of unloads.
 
         Raises:
             Overloaded: too many wait already.
         """
-        if self._number >= _MOST_CHANGES:
+        if self._waiting[unload] >= _MOST_CHANGES:
             raise Overloaded("too many changes of models wait already; try again", _RETRY_AFTER_S)
-        self._number += 1
+        self._waiting[unload] += 1
         try:
             async with self._lock:
                 yield
         finally:
-            self._number -= 1
+            self._waiting[unload] -= 1
 
 
 class ModelChanges:
@@ -58,7 +62,12 @@ class ModelChanges:
         self._loads, self._changes = _Turns(), _Turns()
 
     async def load(
-        self, request: Request, name: str, bundle: str | None, why: str | None = None
+        self,
+        request: Request,
+        name: str,
+        bundle: str | None,
+        why: str | None = None,
+        force: bool = False,
     ) -> tuple[ModelSet, Refreshed]:
         """Load a bundle under a name, in the place of the one that is served under it, if any.
 
@@ -67,6 +76,7 @@ class ModelChanges:
             name: of the model.
             bundle: name of the bundle; None for the one that the model has, else that of its name.
             why: the reason, for the history.
+            force: whether labels and task may be others than those of the model before.
 
         Returns:
             The set of models after the change, and the replicas that serve it.
@@ -88,7 +98,9 @@ class ModelChanges:
         async with self._loads.one():
             try:
                 prepared = await self._replicas.prepare_model(name, str(folder), self.switch)
-                wanted = ServedBundle(folder=str(folder), sha256=_agreed(name, prepared))
+                wanted = ServedBundle.of(folder, _agreed(name, prepared))
+                if not force:
+                    self._check_labels(name, self.switch.known(name, wanted.sha256))
                 return await self._change(
                     request, lambda newest: newest.loaded(name, wanted, request.by, why)
                 )
@@ -105,12 +117,21 @@ class ModelChanges:
             UnknownModel: there is none.
             InvalidRequest: an alias names it.
         """
-        return await self._change(request, lambda newest: newest.unloaded(name, request.by, why))
+        return await self._change(
+            request, lambda newest: newest.unloaded(name, request.by, why), unload=True
+        )
 
     async def move_alias(
-        self, request: Request, alias: str, model: str | None, why: str | None
+        self,
+        request: Request,
+        alias: str,
+        model: str | None,
+        why: str | None,
+        force: bool = False,
     ) -> tuple[ModelSet, Refreshed]:
         """Let an alias name a model; None removes it.
+
+        `force` allows other labels than those of the model that it names now.
 
         Raises:
             UnknownModel: there is no such model, or no such alias to remove.
@@ -118,15 +139,34 @@ class ModelChanges:
         """
         if model is not None:
             check_name(alias, "alias")
+            if not force and alias in self.switch.catalog.aliases:
+                self._check_labels(alias, self.switch.catalog.found.get(model))
         return await self._change(
             request, lambda newest: newest.aliased(alias, model, request.by, why)
         )
 
+    def _check_labels(self, name: str, new: Classifier | None) -> None:
+        """Refuse to let a name stand for a model with other labels, or of another task, unasked.
+
+        Raises:
+            InvalidRequest: it would.
+        """
+        old = self.switch.catalog.found.get(name)
+        if old is None or new is None:
+            return
+        before, after = old.bundle.manifest, new.bundle.manifest
+        if (before.task, before.labels) != (after.task, after.labels):
+            raise InvalidRequest(
+                f"{name} is {_described(old.bundle)}, and would become {_described(new.bundle)}: "
+                'clients that read labels would misread it; say "force": true (`--force`) if they '
+                "do not, or use another name"
+            )
+
     async def _change(
-        self, request: Request, new: Callable[[ModelSet], ModelSet]
+        self, request: Request, new: Callable[[ModelSet], ModelSet], unload: bool = False
     ) -> tuple[ModelSet, Refreshed]:
         """Store what is made of the newest set, and have every replica serve it."""
-        async with self._changes.one():
+        async with self._changes.one(unload):
             for _ in range(_MOST_TRIES):
                 before = await self.switch.stored()
                 wanted = new(before)
@@ -161,6 +201,12 @@ def check_name(name: str, field: str) -> None:
             f"{field}: a name must be 1 to 128 letters, digits, '_', '-' or '.', and begin with a "
             "letter or digit"
         ) from None
+
+
+def _described(bundle: Bundle) -> str:
+    labels = ", ".join(bundle.manifest.labels)
+    shown = labels if len(labels) <= _MAX_LABELS_CHARS else f"{labels[:_MAX_LABELS_CHARS]}..."
+    return f"{bundle.manifest.task} with the labels {shown} (bundle {bundle.version})"
 
 
 def _agreed(name: str, prepared: list[Prepared]) -> str:

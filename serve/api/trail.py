@@ -12,7 +12,7 @@ from serve.api.request import Request, expected
 from serve.classifier.catalog import Catalog
 from serve.errors import Cancelled, UnknownModel
 from serve.logs import TRAIL, fields
-from serve.policy.difference import change_line, difference
+from serve.policy.difference import change_line, difference, without_secrets
 from serve.policy.entry import VersionedPolicy
 
 _Made = TypeVar("_Made")
@@ -81,7 +81,7 @@ def _asked(request: Request, name: str, catalog: Catalog) -> dict[str, Any]:
     if isinstance(body, PolicyRollback):
         return {**asked, "to": body.to}
     shown = live.policy.model_dump(mode="json", exclude_none=True)
-    wanted = difference(shown, body.document(live.policy))
+    wanted = without_secrets(difference(shown, body.document(live.policy)))
     return {**asked, "changes": dict(islice(wanted.items(), _MAX_CHANGES))}
 
 

@@ -1,7 +1,8 @@
 """Reads a bundle, and verifies all of it before anything is loaded."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ from serve.bounded_file import UnfitFile, read_file
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
 from serve.bundle.recording import RECORDING, read_certifying, read_recording
-from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
+from serve.errors import InvalidBundle, InvalidRequest, InvalidRule, Unavailable
 from serve.policy.ladder import Ladder, ScoreTemperatures
 from serve.rules.replay import Logits, Recording
 from serve.rules.traits import Traits
@@ -23,6 +24,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 MANIFEST, TOKENIZER, CALIBRATION = "manifest.json", "tokenizer.json", "calibration.json"
 # Read as a whole. A manifest has 10 KB; a tokenizer of 250,000 tokens, 17 MB.
+_PART_BYTES = 1 << 20
 _MOST_BYTES = {MANIFEST: 4 << 20, CALIBRATION: 8 << 20, TOKENIZER: 64 << 20, RECORDING: 1 << 30}
 
 
@@ -31,12 +33,13 @@ class Bundle:
     """A verified bundle on disk.
 
     Attributes:
-        name: the folder's name, under which the model is served.
-        folder: an absolute path.
+        name: the name that was given for the folder or a link to it; the model is served under it.
+        folder: an absolute path, links followed.
         sha256: hash of the manifest's file, which names the sha256 of all other files.
         manifest: the manifest, with the active exits alone.
         calibration: figures of the same exits; empty if the bundle has none.
         written_s: when the manifest was written, in seconds since 1970.
+        given: the absolute path that was given, which may be a link to the folder.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Bundle:
     manifest: Manifest
     calibration: Calibration
     written_s: int = 0
+    given: Path = Path()
 
     def presenting(self, layers: Sequence[int]) -> "Bundle":
         """Return the bundle as if it had exits at these layers only.
@@ -142,18 +146,29 @@ class Bundle:
         return self.folder / self.manifest.variants[precision].weights
 
 
-def load_bundle(folder: str | Path) -> Bundle:
+def given_path(folder: str | Path) -> Path:
+    """Return an absolute path whose last part, a link or not, is the bundle's name."""
+    return Path(os.path.abspath(folder))
+
+
+def load_bundle(folder: str | Path, stopping: Callable[[], bool] = lambda: False) -> Bundle:
     """Read and verify a bundle.
+
+    Args:
+        folder: the bundle, or a link to it.
+        stopping: asked while large files are read: whether to give up.
 
     Raises:
         InvalidBundle: a file is missing, damaged or of another version.
+        Unavailable: it was given up.
     """
+    given = given_path(folder)
     folder = Path(folder).resolve()
     if not folder.is_dir():
         raise InvalidBundle(f"{folder}: no such folder; `offramp export` writes one")
     manifest, sha256 = _read_manifest(folder)
-    for name, expected in manifest.files.items():
-        _verify(folder, name, expected)
+    for file, expected in manifest.files.items():
+        _verify(folder, file, expected, stopping)
     if TOKENIZER not in manifest.files:
         raise InvalidBundle(f"{folder}/{MANIFEST}: files does not list {TOKENIZER}")
     calibration = Calibration()
@@ -163,7 +178,7 @@ def load_bundle(folder: str | Path) -> Bundle:
         calibration = _validate(Calibration, content, folder / CALIBRATION)
         _check_scores(folder, manifest, calibration)
     written_s = int((folder / MANIFEST).stat().st_mtime)
-    bundle = Bundle(folder.name, folder, sha256, manifest, calibration, written_s)
+    bundle = Bundle(given.name, folder, sha256, manifest, calibration, written_s, given)
     _ = bundle.recording  # read once, so that a wrong one is no surprise later
     return bundle
 
@@ -182,10 +197,27 @@ def load_bundles(folders: Iterable[str | Path]) -> list[Bundle]:
     return bundles
 
 
-def sha256_of(path: Path) -> str:
-    """Return a file's sha256 in hexadecimal."""
+def sha256_of(path: Path, stopping: Callable[[], bool] = lambda: False) -> str:
+    """Return a file's sha256 in hexadecimal.
+
+    Raises:
+        Unavailable: `stopping` has become true before the end of the file.
+    """
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while part := file.read(_PART_BYTES):
+            if stopping():
+                raise Unavailable("the server is stopping")
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def sha256_of_manifest(folder: str | Path) -> str | None:
+    """Return the sha256 of a bundle's manifest; None if there is none that can be read."""
+    try:
+        return hashlib.sha256(read_file(Path(folder) / MANIFEST, _MOST_BYTES[MANIFEST])).hexdigest()
+    except (UnfitFile, OSError):
+        return None
 
 
 def parse_layers(option: str, written: str, else_: str = "") -> tuple[int, ...]:
@@ -269,12 +301,12 @@ def _check_scores(folder: Path, manifest: Manifest, calibration: Calibration) ->
             )
 
 
-def _verify(folder: Path, name: str, expected: str) -> None:
+def _verify(folder: Path, name: str, expected: str, stopping: Callable[[], bool]) -> None:
     path = _locate(folder, name)
     most = _MOST_BYTES.get(name)
     if most is not None and path.stat().st_size > most:
         raise InvalidBundle(f"{folder}/{name} has more than {most} bytes")
-    if sha256_of(path) != expected:
+    if sha256_of(path, stopping) != expected:
         raise InvalidBundle(f"{folder}: {name} is damaged: its sha256 is not the manifest's")
 
 

@@ -5,7 +5,7 @@ A manifest holds the sha256 of every other file of its bundle, so its own stands
 
 from collections.abc import Iterable, Mapping
 
-from serve.bundle.loader import MANIFEST, Bundle, sha256_of
+from serve.bundle.loader import MANIFEST, Bundle, sha256_of_manifest
 from serve.errors import InvalidBundle
 
 
@@ -52,6 +52,5 @@ def check_unchanged(bundle: Bundle) -> None:
     Raises:
         InvalidBundle: one has.
     """
-    manifest = bundle.folder / MANIFEST
-    if not manifest.is_file() or sha256_of(manifest) != bundle.sha256:
+    if sha256_of_manifest(bundle.folder) != bundle.sha256:
         raise InvalidBundle(f"{bundle.folder}: was replaced while it was loaded; start again")

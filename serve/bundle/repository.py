@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from serve.bundle.loader import MANIFEST
+from serve.bundle.loader import MANIFEST, given_path
 from serve.errors import Forbidden, UnknownBundle
 
 # Folders of a repository that are looked at, in the order of the system.
@@ -21,7 +21,7 @@ class Repository:
 
     def __init__(self, given: Iterable[str | Path], folder: Path | None = None) -> None:
         """Take the bundles of the start; `folder` is None where no others may be loaded."""
-        folders = [Path(each).resolve() for each in given]
+        folders = map(given_path, given)
         self._given = {each.name: each for each in folders}
         self._folder = folder
 
@@ -36,7 +36,7 @@ class Repository:
             with suppress(OSError):  # it is gone, or not for this process to read
                 inside = self._folder.resolve()
                 for path in islice(inside.iterdir(), _MOST_FOLDERS):
-                    if _is_bundle(path):
+                    if _is_bundle(path, inside):
                         found[path.name] = path
         return dict(sorted(found.items())) | self._given
 
@@ -59,12 +59,12 @@ class Repository:
         raise UnknownBundle(f"no bundle {name[:128]!r} in the model repository; it has {there}")
 
 
-def _is_bundle(path: Path) -> bool:
+def _is_bundle(path: Path, repository: Path) -> bool:
     """Tell whether a place in a repository is a bundle that can be named and read."""
     if path.name.startswith(".") or not path.name.isprintable():  # bytes of no text are not
         return False
     try:
-        # A link may lead from one name to another, and to nothing outside.
-        return path.resolve().parent == path.parent and (path / MANIFEST).is_file()
+        # A link may lead to another place inside, and to nothing outside.
+        return path.resolve().is_relative_to(repository) and (path / MANIFEST).is_file()
     except (OSError, RuntimeError):  # such as lost+found of a volume; a link to itself
         return False

@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from serve.bundle.loader import MANIFEST, load_bundle, sha256_of
+from serve.bundle.loader import given_path, sha256_of_manifest
 from serve.classifier.catalog import Catalog, check_baseline
 from serve.classifier.classifier import Classifier
 from serve.errors import LoadFailed, OfframpError, Unavailable
@@ -17,8 +16,26 @@ from serve.policy.store import Store
 from serve.policy.threads import PolicyThreads
 from serve.runtime.process_memory import keep_objects
 
-# From the name of a model, the folder of its bundle, and its sha256 if that is known.
-Load = Callable[[str, str, str | None], Classifier]
+
+class Loader(Protocol):
+    """Loads bundles in this process. Calls block."""
+
+    def load(self, name: str, folder: str, sha256: str | None = None) -> Classifier:
+        """Return a model under a name; `sha256` is that of its bundle, if that is known.
+
+        Raises:
+            OfframpError: it cannot be served.
+        """
+        ...
+
+    def verify(self, folder: str) -> None:
+        """Check every file of a bundle.
+
+        Raises:
+            LoadFailed: one is missing or damaged.
+        """
+        ...
+
 
 # A model that was prepared and is not served by then is given up.
 _PREPARED_S: Final = 300.0
@@ -42,19 +59,19 @@ class ModelSwitch:
     """
 
     def __init__(
-        self, catalog: Catalog, load: Load, store: Store, baseline: str, drain_s: float
+        self, catalog: Catalog, loader: Loader, store: Store, baseline: str, drain_s: float
     ) -> None:
         """Take the models that were loaded at the start; `begin` or `become` must follow.
 
         Args:
             catalog: the models.
-            load: loads others.
+            loader: loads others.
             store: where the set of models is kept.
             baseline: of the deployment, see `baseline_of`.
             drain_s: how long a model that is not served any more has for its requests.
         """
         self.catalog, self.current = catalog, ModelSet(baseline=baseline)
-        self._load, self._store, self._drain_s = load, store, drain_s
+        self._loader, self._store, self._drain_s = loader, store, drain_s
         self._threads = PolicyThreads()
         self._prepared: dict[tuple[str, str], _Prepared] = {}
         # A bundle that is being loaded holds up nothing but other loads.
@@ -73,8 +90,7 @@ class ModelSwitch:
         found, baseline = self._store.model_set(), self.current.baseline
         if found is None or found.baseline != baseline:
             served = {
-                c.name: ServedBundle(folder=str(c.bundle.folder), sha256=c.bundle.sha256)
-                for c in self.catalog
+                c.name: ServedBundle.of(c.bundle.given, c.bundle.sha256) for c in self.catalog
             }
             found = (found or ModelSet()).started(served, {}, baseline)
             self._store.put_model_set(found)
@@ -90,11 +106,11 @@ class ModelSwitch:
         """
         found = {}
         for given in folders:
-            folder = Path(given).resolve()  # a model has the name of its folder, not of a link
+            folder = given_path(given)
             if folder.name in found:
                 raise LoadFailed(f"bundles: two have the name {folder.name}; rename one")
             sha256 = await self.prepare(folder.name, str(folder), configured)
-            found[folder.name] = ServedBundle(folder=str(folder), sha256=sha256)
+            found[folder.name] = ServedBundle.of(folder, sha256)
         return found
 
     async def become(
@@ -156,9 +172,9 @@ class ModelSwitch:
         Raises:
             LoadFailed: it cannot be served.
         """
-        sha256 = await asyncio.to_thread(_sha256_in, folder)
-        if sha256 and self._known(name, sha256):
-            await asyncio.to_thread(_verify, folder)
+        sha256 = await asyncio.to_thread(sha256_of_manifest, folder)
+        if sha256 and self.known(name, sha256):
+            await asyncio.to_thread(self._loader.verify, folder)
         classifier = await self._obtain(name, folder, sha256, configured)
         return classifier.bundle.sha256
 
@@ -197,7 +213,7 @@ class ModelSwitch:
     async def _become(self, wanted: ModelSet) -> None:
         try:
             models = {
-                name: await self._obtain(name, each.folder, each.sha256)
+                name: await self._obtain(name, each.place, each.sha256)
                 for name, each in wanted.models.items()
             }
             fresh = [c for c in models.values() if not c.started]
@@ -229,12 +245,12 @@ class ModelSwitch:
         configured: Mapping[str, Policy] | None = None,
     ) -> Classifier:
         """Return a model that is served and runs, or that is prepared; otherwise load it."""
-        if sha256 and (found := self._known(name, sha256)):
+        if sha256 and (found := self.known(name, sha256)):
             return found
         async with self._loading:
-            if sha256 and (found := self._known(name, sha256)):
+            if sha256 and (found := self.known(name, sha256)):
                 return found
-            classifier = await asyncio.to_thread(self._load, name, folder, sha256)
+            classifier = await asyncio.to_thread(self._loader.load, name, folder, sha256)
             try:
                 policies = self.catalog.configured if configured is None else configured
                 await self._threads.run(check_baseline, classifier, policies)
@@ -245,7 +261,8 @@ class ModelSwitch:
             self._prepared[key] = _Prepared(classifier, time.monotonic())
             return classifier
 
-    def _known(self, name: str, sha256: str) -> Classifier | None:
+    def known(self, name: str, sha256: str) -> Classifier | None:
+        """Return a model that is served and runs, or that is prepared."""
         for each in self.catalog:
             runs = each.engine.alive or not each.started
             if runs and (each.name, each.bundle.sha256) == (name, sha256):
@@ -255,23 +272,3 @@ class ModelSwitch:
 
     def _give_up(self, key: tuple[str, str]) -> None:
         self.catalog.retire(self._prepared.pop(key).classifier, 0.0)
-
-
-def _verify(folder: str) -> None:
-    """Check every file of a bundle that is served already.
-
-    Raises:
-        LoadFailed: one is missing or damaged.
-    """
-    try:
-        load_bundle(folder)
-    except (OfframpError, OSError) as error:
-        raise LoadFailed.of(error, folder) from None
-
-
-def _sha256_in(folder: str) -> str | None:
-    """Return the sha256 of a bundle's manifest; None if there is none."""
-    try:
-        return sha256_of(Path(folder) / MANIFEST)
-    except OSError:
-        return None

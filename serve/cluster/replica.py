@@ -15,6 +15,7 @@ from ray import serve as ray_serve
 from serve.api.app import HttpApp
 from serve.api.replicas import Ack, Prepared, SharedCall
 from serve.assembly import app_context, assemble_served, http_app
+from serve.bundle.loader import given_path
 from serve.classifier.model_switch import ModelSwitch
 from serve.cluster.log_socket import LogSocket
 from serve.cluster.nodes import own_address
@@ -72,9 +73,7 @@ class Classifiers:
         # On a thread, because the page has a thousand lines and more.
         self._page = SharedCall(lambda: asyncio.to_thread(_compressed, self._metrics))
         self._replicas, connections = RayReplicas(context, own=self), ConnectionState()
-        self._switch = ModelSwitch(
-            assembly.catalog, assembly.load, store, config.baseline(), DRAIN_S
-        )
+        self._switch = ModelSwitch(assembly.catalog, assembly, store, config.baseline(), DRAIN_S)
         parts = app_context(config, assembly, self._replicas, connections, self._switch)
         parts = replace(parts, behind_proxy=address is None)
         self._policy_threads, self._dry_runs = parts.policy_threads, parts.dry_runs
@@ -139,7 +138,7 @@ class Classifiers:
         """
         baseline, run = self._config.baseline(wanted.models), self._policy_threads.run
         folders = self._config.bundles if wanted.bundles is None else wanted.bundles
-        loadable = {Path(folder).resolve().name for folder in folders}
+        loadable = {given_path(folder).name for folder in folders}
         found = await self._switch.newest()
         models = {}
         if found is None or found.baseline != baseline:

@@ -21,6 +21,9 @@ command = partial(models.command, cls=ServerCommand)
 Name: TypeAlias = Annotated[
     str, typer.Argument(metavar="MODEL", help="Name that the model is served under.")
 ]
+Force: TypeAlias = Annotated[
+    bool, typer.Option("--force", help="Let the name stand for other labels, or another task.")
+]
 
 
 @command("list")
@@ -47,11 +50,12 @@ def load(
             help="Bundle of the repository. Default: the model's own, or the one of its name."
         ),
     ] = None,
+    force: Force = False,
     why: Why = None,
 ) -> None:
     """Load a model, or another bundle in the place of its own, without a failed request."""
     remote, path = ctx.obj, f"/v1/models/{_quoted(name)}/load"
-    answer = _change(remote, "POST", path, why, bundle=bundle)
+    answer = _change(remote, "POST", path, why, bundle=bundle, force=force or None)
     remote.show(answer, terminal.models_change)
 
 
@@ -71,6 +75,7 @@ def alias(
         str | None, typer.Argument(metavar="MODEL", help="Model that the alias shall name.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the alias.")] = False,
+    force: Force = False,
     why: Why = None,
 ) -> None:
     """Let a name stand for a model; the same call with the model before undoes it."""
@@ -78,11 +83,13 @@ def alias(
         raise InvalidRequest("give the model that the alias is to name, or --remove")
     remote: Remote = ctx.obj
     method, path = "DELETE" if remove else "PUT", f"/v1/aliases/{_quoted(name)}"
-    answer = _change(remote, method, path, why, model=target)
+    answer = _change(remote, method, path, why, model=target, force=(force and not remove) or None)
     remote.show(answer, terminal.models_change)
 
 
-def _change(remote: Remote, method: str, path: str, why: str | None, **fields: str | None) -> Json:
+def _change(
+    remote: Remote, method: str, path: str, why: str | None, **fields: str | bool | None
+) -> Json:
     """Send a change, with a body if there is anything to say."""
     given = {name: value for name, value in fields.items() if value is not None}
     return remote.server.call(method, path, given | ({"reason": why} if why else {}) or None)

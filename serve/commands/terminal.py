@@ -186,6 +186,11 @@ def models_change(fields: Fields) -> Iterator[Text]:
     yield Text(f"version {fields['version']}  {', '.join(served) or 'no model'}", "bold")
     for alias, model in fields["aliases"].items():
         yield Text(f"  {alias} -> {model}")
+    change = fields.get("change", {})
+    old, new = change.get("from_sha256"), change.get("sha256")
+    if old and new and old != new:
+        name = change.get("alias", change["model"])
+        yield Text(f"  {name}: bundle {old[:12]} -> {new[:12]}")
     for each in fields["refused"]:
         yield from _problem(f"replica {each['replica']}", each.get("problem"))
     if fields["unconfirmed"]:

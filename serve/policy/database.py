@@ -4,8 +4,10 @@ All processes of a server share the file. A change is on the disk before it is a
 leaves nothing behind if the disk does not take it or its process is killed.
 """
 
+import errno
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,6 +52,8 @@ class Database:
             if path:
                 with suppress(FileExistsError):
                     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                if not stat.S_ISREG(path.lstat().st_mode):  # a pipe would hang the start
+                    raise OSError(errno.EINVAL, "it is no regular file")
             # Every connection in memory is a database of its own, so threads share one.
             self._db = sqlite3.connect(
                 path or ":memory:", _TIMEOUT_S, isolation_level=None, check_same_thread=False

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serve.policy.document import Policy
+from serve.policy.document import Policy, host_of
 from serve.policy.entry import VersionedPolicy
 
 
@@ -39,6 +39,7 @@ def change_line(model: str, old: VersionedPolicy, new: VersionedPolicy) -> dict[
     Of a rollout that starts, the changes are those that its candidate would make.
     """
     starts = new.running if not old.running else None
+    becomes = starts.candidate if starts else new.policy
     line: dict[str, Any] = {
         "model": model,
         "source": new.source,
@@ -47,11 +48,26 @@ def change_line(model: str, old: VersionedPolicy, new: VersionedPolicy) -> dict[
         "why": new.why,
         "from_version": old.version,
         "to_version": new.version,
-        "changes": changes(old.policy, starts.candidate if starts else new.policy),
+        "changes": without_secrets(changes(old.policy, becomes)),
     }
     if new.rollout:
         line |= {"rollout": new.rollout.state, "percent": new.rollout.percent}
     return line
+
+
+def without_secrets(found: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """Return changes for the log, in which no path of a webhook may stand."""
+    return {
+        place: (_masked(old, place), _masked(new, place)) for place, (old, new) in found.items()
+    }
+
+
+def _masked(value: Any, place: str) -> Any:
+    if place == "guard.webhook" and isinstance(value, str):
+        return host_of(value)
+    if place == "guard" and isinstance(value, dict):
+        return {name: _masked(inner, f"guard.{name}") for name, inner in value.items()}
+    return value
 
 
 def changes(old: Policy, new: Policy) -> dict[str, tuple[Any, Any]]:

@@ -46,6 +46,15 @@ class Audit(RequestModel):
     max_queue_ms: Annotated[float, Field(gt=0)] = 100.0
 
 
+def host_of(url: str) -> str:
+    """Return what of a webhook's URL is no secret."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "..."
+    return f"{parts.scheme}://{parts.hostname}/..."
+
+
 def _of_web(url: str) -> str:
     try:
         parts = urlsplit(url)
@@ -147,6 +156,14 @@ class Policy(RequestModel):
     def wishes(self) -> dict[str, RuleOrTarget]:
         """What each profile asks for, and the default."""
         return {DEFAULT: self.wish_for(None), **self.profile_wishes}
+
+    @property
+    def public(self) -> "Policy":
+        """The policy without what only those may see who may change it."""
+        if self.guard.webhook is None:
+            return self
+        guard = self.guard.model_copy(update={"webhook": host_of(self.guard.webhook)})
+        return self.model_copy(update={"guard": guard})
 
     @property
     def profile_wishes(self) -> dict[str, RuleOrTarget]:

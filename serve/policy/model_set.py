@@ -6,6 +6,7 @@ It is kept where policies are. A change is made from the newest version, as one 
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, NonNegativeInt, StringConstraints
@@ -32,15 +33,35 @@ class _Named(Frozen):
 
 
 class ServedBundle(_Named):
-    """The bundle of a model: an absolute folder, and the sha256 of its manifest."""
+    """The bundle of a model.
+
+    Attributes:
+        folder: an absolute path, which may be a link; its last part is the bundle's name.
+        sha256: of its manifest.
+        target: where the link led when the bundle was read; empty if `folder` is none.
+    """
 
     folder: str
     sha256: str
+    target: str = Field(default="", exclude_if=lambda value: not value)
+
+    @classmethod
+    def of(cls, folder: Path, sha256: str) -> "ServedBundle":
+        """Return the bundle that a path leads to now."""
+        target = str(folder.resolve())
+        return cls(
+            folder=str(folder), sha256=sha256, target="" if target == str(folder) else target
+        )
 
     @property
     def name(self) -> str:
-        """The folder's name."""
+        """The bundle's name."""
         return self.folder.rpartition("/")[2]
+
+    @property
+    def place(self) -> str:
+        """Where the bundle lies, wherever the link may lead by now."""
+        return self.target or self.folder
 
 
 class Alias(_Named):
@@ -63,6 +84,8 @@ class SetChange(_Named):
         model: the model that was loaded or unloaded, or that the alias names now; None for none.
         before: what the alias named before, or the bundle that the model had.
         bundle: the bundle that was loaded or unloaded.
+        sha256: hash of the bundle that the name stands for now; None for none.
+        before_sha256: hash of the one that it stood for.
         why: the reason that was given.
     """
 
@@ -73,6 +96,8 @@ class SetChange(_Named):
     model: str | None = None
     before: str | None = Field(default=None, alias="from")
     bundle: str | None = None
+    sha256: str | None = None
+    before_sha256: str | None = Field(default=None, alias="from_sha256")
     why: str | None = None
 
 
@@ -136,6 +161,8 @@ class ModelSet(_Named):
             "model": name,
             "bundle": bundle.name,
             "before": before and before.name,
+            "sha256": bundle.sha256,
+            "before_sha256": before and before.sha256,
         }
         return self._changed({**self.models, name: bundle}, action="load", by=by, why=why, **said)
 
@@ -167,7 +194,10 @@ class ModelSet(_Named):
                 f"model: {_listed(named)} stands for {name}; move or remove the alias first"
             )
         models = {each: bundle for each, bundle in self.models.items() if each != name}
-        said: dict[str, Any] = {"model": name, "bundle": self.models[name].name}
+        gone = self.models[name]
+        said: dict[str, Any] = {
+            "model": name, "bundle": gone.name, "before_sha256": gone.sha256
+        }  # fmt: skip
         return self._changed(models, action="unload", by=by, why=why, **said)
 
     def aliased(
@@ -196,7 +226,13 @@ class ModelSet(_Named):
         aliases = {name: each for name, each in self.aliases.items() if name != alias}
         if model is not None:
             aliases[alias] = Alias(model=model, since=now(), by=by, why=why)
-        said: dict[str, Any] = {"alias": alias, "model": model, "before": before and before.model}
+        said: dict[str, Any] = {
+            "alias": alias,
+            "model": model,
+            "before": before and before.model,
+            "sha256": self.models[model].sha256 if model else None,
+            "before_sha256": self.models[before.model].sha256 if before else None,
+        }
         return self._changed(self.models, aliases, action="alias", by=by, why=why, **said)
 
     def _changed(

@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from serve.bounded_file import UnfitFile, read_file
 from serve.errors import InvalidRequest, Unavailable
 from serve.policy.database import Database
 from serve.policy.entry import VersionedPolicy
@@ -26,6 +28,7 @@ READ_ONCE: Final = "before-offramp.db"
 _POLICIES: Final = ".policy.jsonl"
 _COUNTS: Final = ".audits.json"
 _MODELS: Final = "models.json"
+_MOST_BYTES: Final = 256 << 20
 
 _Part = TypeVar("_Part", bound=BaseModel)
 
@@ -40,8 +43,16 @@ def opened(folder: Path) -> Iterator[Path]:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & stat.S_IWOTH:
+            raise InvalidRequest(
+                f"--state {folder}: every user of the machine may write there; `chmod o-w` it, or "
+                "give a folder inside it, which is made"
+            )
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         lock = os.open(folder / "lock", flags, 0o600)
+        if not stat.S_ISREG(os.fstat(lock).st_mode):
+            os.close(lock)
+            raise InvalidRequest(f"--state {folder}: lock is no regular file; remove it")
     except OSError as error:
         raise InvalidRequest(f"--state {folder}: {error.strerror}") from None
     with open(lock, "r+b", 0) as file:
@@ -105,7 +116,7 @@ def _read_once(folder: Path, database: Database) -> None:
 
 def _history(path: Path) -> list[VersionedPolicy]:
     """Return the versions in a file of policies, without a last line that was written in part."""
-    first, *lines = path.read_bytes().split(b"\n")
+    first, *lines = _content(path).split(b"\n")
     _parsed(f"{path}: line 1", _FirstLine, first)
     last, entries = lines.pop() if lines else b"", list[VersionedPolicy]()
     for number, line in enumerate(lines, start=2):
@@ -121,9 +132,17 @@ def _history(path: Path) -> list[VersionedPolicy]:
 def _parsed(place: Path | str, kind: type[_Part], content: bytes | None = None) -> _Part:
     """Return what a file, or a line of one, says."""
     try:
-        return kind.model_validate_json(Path(place).read_bytes() if content is None else content)
+        return kind.model_validate_json(_content(Path(place)) if content is None else content)
     except ValidationError as error:
         raise _damaged(place, explain(error)) from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_file(path, _MOST_BYTES)
+    except (UnfitFile, OSError) as error:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise _damaged(path, str(said)) from None
 
 
 def _damaged(place: Path | str, problem: str) -> Unavailable:

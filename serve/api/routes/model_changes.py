@@ -19,6 +19,10 @@ from serve.errors import NotSupported
 from serve.policy.model_set import Alias, ModelSet, SetChange
 from serve.validation import RequestModel
 
+_FORCE: Any = Field(
+    default=False,
+    description="Whether labels and task may differ from those of the model that has the name now.",
+)
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 
@@ -37,12 +41,14 @@ class ModelLoad(ModelsReason):
         "started with. If absent, the bundle that the model has, read anew, or else the one of "
         "the model's name.",
     )
+    force: bool = _FORCE
 
 
 class AliasMove(ModelsReason):
     """The model that an alias shall name."""
 
     model: _Name
+    force: bool = _FORCE
 
 
 class ModelsChange(Followers):
@@ -53,6 +59,7 @@ class ModelsChange(Followers):
     )
     models: dict[str, str] = Field(description="The bundle of each model.")
     aliases: dict[str, str] = Field(description="The model that each alias names.")
+    change: SetChange = Field(description="What was changed, as the history has it.")
 
 
 class Aliases(SparseModel):
@@ -91,7 +98,7 @@ async def load(context: AppContext, request: Request, body: ModelLoad) -> Respon
     in all replicas or in none.
     """
     name = request.params["model"]
-    change = changes_of(context).load(request, name, body.bundle, body.reason)
+    change = changes_of(context).load(request, name, body.bundle, body.reason, body.force)
     return await _made(request, change)
 
 
@@ -105,7 +112,7 @@ async def move_alias(context: AppContext, request: Request, body: AliasMove) -> 
     """Let a name stand for a model, in every replica, from the next request on."""
     alias = request.params["alias"]
     return await _made(
-        request, changes_of(context).move_alias(request, alias, body.model, body.reason)
+        request, changes_of(context).move_alias(request, alias, body.model, body.reason, body.force)
     )
 
 
@@ -123,6 +130,7 @@ async def _made(
         version=made.version,
         models={name: bundle.name for name, bundle in made.models.items()},
         aliases={name: alias.model for name, alias in made.aliases.items()},
+        change=made.history[-1],
         **ModelsChange.followers(refreshed, made.version),
     )
     return json_response(shown, exclude_none=True)

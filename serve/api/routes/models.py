@@ -220,9 +220,13 @@ ROUTES: Final = (
 async def _repository(context: AppContext) -> list[LoadableBundle]:
     if context.changes is None:
         return []
-    names = await asyncio.to_thread(context.changes.repository.bundles)
-    served = {c.bundle.folder.name: c.bundle.version for c in context.catalog}
-    return [LoadableBundle(name=n, version=served.get(n), loaded=n in served) for n in names]
+    served = {c.bundle.folder: c.bundle.version for c in context.catalog}
+    bundles = await asyncio.to_thread(context.changes.repository.bundles)
+    found = {name: served.get(path.resolve()) for name, path in bundles.items()}
+    return [
+        LoadableBundle(name=name, version=version, loaded=version is not None)
+        for name, version in found.items()
+    ]
 
 
 def _card(classifier: Classifier) -> ModelCard:

@@ -186,14 +186,21 @@ async def show_policy(context: AppContext, request: Request) -> Response:
     """Show the live policy."""
     classifier = named_model(context, request)
     entry, applied, *_ = classifier.policy.live
+    policy = entry.policy if may_change(request) else entry.policy.public
     report = PolicyReport(
         model=classifier.name,
         **PolicyReport.fields_of(entry),
-        policy=entry.policy,
+        policy=policy,
         resolved=_resolved(applied),
         config_problem=context.catalog.config_problem,
     )
     return json_response(report, {"ETag": tag_of(entry.version)}, exclude_none=True)
+
+
+def may_change(request: Request) -> bool:
+    """Tell whether a client may change policies, and so may see all of them."""
+    key = request.client.key
+    return key is None or key.may("admin")
 
 
 async def replace_policy(context: AppContext, request: Request, body: PolicyUpdate) -> Response:

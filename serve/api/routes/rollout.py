@@ -13,7 +13,7 @@ from serve.api.request import Request
 from serve.api.response import Response, json_response
 from serve.api.route import Handler, Route
 from serve.api.routes.models import named_model
-from serve.api.routes.policy import CHANGE_ERRORS, LOOK_ERRORS
+from serve.api.routes.policy import CHANGE_ERRORS, LOOK_ERRORS, may_change
 from serve.api.schemas import SparseModel, examples
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
@@ -187,6 +187,8 @@ async def show_rollout(context: AppContext, request: Request) -> Response:
     rollout = classifier.policy.rollout
     if rollout is None:
         return json_response(NoRollout(model=classifier.name))
+    if not may_change(request):
+        rollout = rollout.model_copy(update={"candidate": rollout.candidate.public})
     return json_response(RolloutReport.of(classifier, rollout), exclude_none=True)
 
 

@@ -16,9 +16,9 @@ from urllib.parse import unquote
 import pytest
 
 from serve.access.keys import Key, new_key
-from serve.bundle.loader import MANIFEST, sha256_of
+from serve.bundle.loader import MANIFEST, load_bundle, sha256_of
 from serve.engine.core import EngineCore
-from serve.errors import InvalidBundle
+from serve.errors import InvalidBundle, Unavailable
 from serve.runtime.placement import build_runner
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
@@ -60,7 +60,7 @@ def change(server: LiveServer, method: str, path: str, **body: Any) -> dict[str,
 
 
 def load(server: LiveServer, model: str, **body: Any) -> dict[str, Any]:
-    return change(server, "POST", f"/v1/models/{model}/load", **body)
+    return change(server, "POST", f"/v1/models/{model}/load", **{"force": True, **body})
 
 
 def unload(server: LiveServer, model: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def unload(server: LiveServer, model: str) -> dict[str, Any]:
 
 
 def alias(server: LiveServer, name: str, model: str, **body: Any) -> dict[str, Any]:
-    return change(server, "PUT", f"/v1/aliases/{name}", model=model, **body)
+    return change(server, "PUT", f"/v1/aliases/{name}", **{"model": model, "force": True, **body})
 
 
 def label(server: LiveServer, **fields: Any) -> str:
@@ -123,6 +123,7 @@ def test_another_bundle_takes_the_place_of_a_models_own(server: LiveServer) -> N
     assert described["labels"] == ["a", "b", "c"]
     [newest, *_] = server.http.get("/v1/aliases").json()["history"]
     assert newest.pop("at")
+    assert (newest.pop("from_sha256"), newest.pop("sha256")) == (before, described["bundle"])
     assert newest == {
         "by": "anonymous",
         "action": "load",
@@ -252,13 +253,72 @@ def test_what_a_repository_has_beside_bundles_is_passed_over(
     load(server, "second")
 
 
-def test_bundle_that_was_given_by_a_link_has_the_name_of_its_folder(repository: Path) -> None:
-    (repository / "newest").symlink_to("first")
-    with serving_bundles(repository / "newest") as server:
-        unload(server, "first")
+def test_bundle_that_is_given_by_a_link_has_the_name_of_the_link(
+    repository: Path, tmp_path: Path
+) -> None:
+    current = tmp_path / "current"
+    current.symlink_to(repository / "first")
+    with serving_bundles(current) as server:
+        assert server.answer("w1")["model"] == "current"
+        current.unlink()
+        current.symlink_to(repository / "second")
+        load(server, "current")  # reads what the link leads to now
+        assert label(server) in "abc"
+        unload(server, "current")
         [listed] = server.http.get("/v1/models").json()["repository"]
-        assert (listed["name"], listed["loaded"]) == ("first", False)
-        load(server, "first")
+        assert (listed["name"], listed["loaded"]) == ("current", False)
+        load(server, "current")
+
+
+def test_link_inside_a_repository_is_a_bundle_of_its_own_name(
+    server: LiveServer, repository: Path
+) -> None:
+    shutil.copytree(repository / "second", repository / "releases" / "2026-11-01")
+    (repository / "current").symlink_to("releases/2026-11-01")
+    assert load(server, "current")["models"]["current"] == "current"
+    [listed] = [
+        each for each in server.http.get("/v1/models").json()["repository"] if each["loaded"]
+    ][:1]
+    assert listed["name"] == "current"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/models/first/load", {"bundle": "second"}),
+        ("PUT", "/v1/aliases/default", {"model": "second"}),
+    ],
+)
+def test_name_comes_to_stand_for_other_labels_by_force_alone(
+    server: LiveServer, method: str, path: str, body: dict[str, Any]
+) -> None:
+    pins = {each["name"]: each["bundle"] for each in load(server, "second") and models_of(server)}
+    problem = Problem.of(server.http.request(method, path, json=body))
+    assert problem[:2] == (422, "invalid_request")
+    assert "a, b, c" in problem.message
+    assert "a" not in label(server)
+    made = change(server, method, path, **body, force=True)["change"]
+    assert (made["from_sha256"], made["sha256"]) == (pins["first"], pins["second"])
+
+
+def models_of(server: LiveServer) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = server.http.get("/v1/models").json()["models"]
+    return listed
+
+
+def test_huge_manifest_is_not_read(server: LiveServer, repository: Path) -> None:
+    with (repository / "second" / MANIFEST).open("r+b") as file:
+        file.truncate(300 << 30)  # sparse: it takes no room
+    problem = Problem.of(server.http.post("/v1/models/second/load"))
+    assert problem[:2] == (422, "load_failed")
+    assert alias(server, "mood", "first")["aliases"]["mood"] == "first"
+
+
+def test_load_of_a_huge_file_ends_with_the_server(repository: Path) -> None:
+    with (repository / "second" / "segments/fp32/weights.bin").open("r+b") as file:
+        file.truncate(300 << 30)
+    with pytest.raises(Unavailable):
+        load_bundle(repository / "second", stopping=lambda: True)
 
 
 def test_without_a_repository_the_bundles_of_the_start_come_and_go(repository: Path) -> None:

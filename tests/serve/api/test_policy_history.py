@@ -2,6 +2,7 @@ import json
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from serve.policy.entry import MAX_WHY_CHARS
 from serve.policy.store import KEPT_VERSIONS
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, Problem
+from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
 from tests.support.tiny import POLICY
 
 PATH = "/v1/models/tiny/policy"
@@ -33,6 +35,41 @@ def refused(server: LiveServer, method: str, path: str = PATH, **body: Any) -> P
 
 def leave_at(layer: int) -> dict[str, Any]:
     return {"default": {"rule": "layer", "layer": layer}}
+
+
+def test_path_of_a_webhook_is_for_those_who_may_change_it_and_in_no_log(
+    bundle_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin, read = (
+        {"Authorization": f"Bearer {make_key(tmp_path, scope)}"} for scope in ("admin", "read")
+    )
+    url = "https://alerts.example.com/services/secret"
+    policy = {**leave_at(2), "guard": {"webhook": url}}
+    start = {"policy": policy, "bounds": {"layers": 3}}
+
+    def seen(path: str, headers: dict[str, str]) -> Any:
+        return server.http.get(path, headers=headers).json()
+
+    with (
+        caplog.at_level(logging.INFO),
+        serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as server,
+    ):
+        for method, path, body, status in (
+            ("PUT", PATH, {"policy": policy, "version": 1}, 200),
+            ("PUT", PATH, {"policy": policy, "version": 1}, 409),
+            ("PATCH", PATH, {"patch": {"guard": {"webhook": f"{url}\t"}}, "version": 2}, 422),
+            ("POST", f"{PATH}/rollout", start, 200),
+        ):
+            answer = server.http.request(method, path, json=body, headers=admin)
+            assert answer.status_code == status, answer.text
+        assert seen(PATH, admin)["policy"]["guard"]["webhook"] == url
+        public = "https://alerts.example.com/..."
+        assert seen(PATH, read)["policy"]["guard"]["webhook"] == public
+        assert seen(f"{PATH}/rollout", read)["candidate"]["guard"]["webhook"] == public
+        assert "secret" not in server.http.get("/v1/models", headers=read).text
+    lines = [str(vars(record).get("fields")) for record in caplog.records]
+    assert any(public in line for line in lines)
+    assert not any("services/secret" in line for line in lines)
 
 
 def test_history_says_who_has_changed_what_and_why(start_server: StartServer) -> None:
@@ -155,6 +192,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], int]] = [
     ("POST", ROLLBACK, {"to": 7}, 404),
     ("POST", ROLLBACK, {"to": 1, "version": 3}, 409),
     ("POST", ROLLBACK, {"to": 1, "why": "a\u2028b"}, 422),
+    ("POST", ROLLBACK, {"to": 1, "why": "turned \u202e round"}, 422),
+    ("POST", ROLLBACK, {"to": 1, "why": "unseen \U000e0041"}, 422),
     ("POST", ROLLBACK.replace("tiny", "nope"), {"to": 1}, 404),
 ]  # fmt: skip
 

@@ -1,5 +1,6 @@
 import json
 import logging
+import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from queue import Queue
@@ -74,3 +75,15 @@ def test_what_fails_is_tried_once_more_and_no_redirect_is_followed(
     assert len(caplog.records) == 2
     assert all(f"it answered {status}" in record.getMessage() for record in caplog.records)
     assert SECRET not in caplog.text, "it may be a secret"
+
+
+def test_receiver_that_never_ends_its_answer_holds_up_no_other_alarm(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    webhook = Webhook(whole_post_s=0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent, caplog.at_level(logging.WARNING):
+        webhook.tell(f"http://127.0.0.1:{silent.getsockname()[1]}{SECRET}", {})
+        webhook.tell(receiver.url, {"name": "next"})
+        assert receiver.next()[0] == SECRET
+    assert "did not answer within" in caplog.text
+    assert SECRET not in caplog.text

@@ -50,7 +50,7 @@ class Two:
         assembly = assemble_served(self.config, self.store)
         assembly.catalog.set_baselines({})
         baseline = self.config.baseline()
-        switch = ModelSwitch(assembly.catalog, assembly.load, self.store, baseline, 1.0)
+        switch = ModelSwitch(assembly.catalog, assembly, self.store, baseline, 1.0)
         switch.begin()
         return switch
 

@@ -57,6 +57,23 @@ def test_loaded_model_is_announced(started: ServerProcess) -> None:
     assert ", labels negative, neutral, positive, at most 64 tokens, bundle " in announced
 
 
+def test_models_that_are_served_after_a_crash_are_those_that_are_announced(
+    start_process: StartProcess, bundle_folder: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(bundle_folder, tmp_path / "other")
+    asked = (other, bundle_folder, "--state", tmp_path / "state")
+    first = start_process(*asked)
+    first.client().http.post("/v1/models/other/unload").raise_for_status()
+    os.kill(first.pid, signal.SIGKILL)
+    first.exit_status()
+    again = start_process(*asked)
+    served = again.client().http.get("/v1/models").json()["models"]
+    lines = again.output.splitlines()
+    named = [line.split(":")[0] for line in lines if "layers, exits at" in line]
+    assert named == [each["name"] for each in served] == ["tiny"]
+    assert '"model"' not in again.curl_line()
+
+
 def test_printed_curl_line_works(started: ServerProcess) -> None:
     command = started.curl_line()
     if shutil.which("curl") is None:

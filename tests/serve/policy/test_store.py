@@ -196,12 +196,31 @@ def spoil(statement: str, *values: Any) -> Callable[[Path], None]:
     return make
 
 
+def holding(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def made(folder: Path) -> None:
+        folder.mkdir()
+        make(folder / name)
+
+    return made
+
+
+def linked(path: Path) -> None:
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
 @pytest.mark.parametrize(
     ("make", "error", "named"),
     [
         (lambda folder: folder.write_text(""), InvalidRequest, "state"),
         (lambda folder: (folder / "lock").mkdir(parents=True), InvalidRequest, "state"),
         (lambda folder: (folder / DATABASE).mkdir(parents=True), Unavailable, DATABASE),
+        (lambda folder: (folder.mkdir(), folder.chmod(0o777)), InvalidRequest, "chmod o-w"),
+        (holding("lock", os.mkfifo), InvalidRequest, "lock"),
+        (holding("lock", linked), InvalidRequest, "state"),
+        (holding(DATABASE, os.mkfifo), Unavailable, DATABASE),
+        (holding(DATABASE, linked), Unavailable, DATABASE),
+        (holding("m.policy.jsonl", os.mkfifo), Unavailable, "m.policy.jsonl"),
+        (holding("models.json", os.mkfifo), Unavailable, "models.json"),
         (spoil("PRAGMA user_version = 99"), Unavailable, DATABASE),
         (spoil("UPDATE policies SET entry = ?", b"{}"), Unavailable, "version 1 .* of m"),
         (spoil("INSERT INTO model_sets VALUES (1, ?)", b"{"), Unavailable, DATABASE),

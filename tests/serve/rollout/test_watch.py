@@ -214,6 +214,16 @@ def test_paused_rollout_keeps_its_share_until_it_is_resumed_and_still_fails(
     assert replica.look().action == "failed"
 
 
+def test_readers_share_one_judgement(replica: Replica) -> None:
+    rollout = replica.start().running
+    assert rollout is not None
+    judged = replica.watch.latest(rollout)
+    assert replica.watch.latest(rollout) is judged
+    replica.answer(audits=10)
+    replica.look()
+    assert replica.watch.latest(rollout).answered == 10
+
+
 def test_step_holds_as_long_as_it_should(replica: Replica) -> None:
     replica.start(hold_s=3600)
     replica.answer(audits=1000)
