@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 from tokenizers import Tokenizer
 
-from loadtest.bench.errors import BenchFailed
+from loadtest.bench.engine_driver import BenchFailed
 from loadtest.http.console import run_command
 from models.data.unlabelled import read_unlabelled
 from models.prediction.cli import exit_choice

@@ -20,9 +20,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
-from loadtest.bench.engine_driver import Driver, driving, rows_of
-from loadtest.bench.errors import BenchFailed
-from loadtest.bench.free_segments import FreeSegments
+from loadtest.bench.engine_driver import BenchFailed, Driver, FreeSegments, driving, rows_of
 from loadtest.bench.inputs import padded, random_texts, vocabulary_size
 from loadtest.bench.machine import machine_facts
 from loadtest.bench.one_graph import write_one_graph
@@ -63,7 +61,7 @@ class Budget(NamedTuple):
     free_rows: int = 20_000  # answers in a turn with segments that cost nothing
 
 
-QUICK = Budget(turns=5, turns_s=1.0, rounds=2, requests=384, free_rows=10_000)
+BUDGET = Budget()
 
 
 class Bar(NamedTuple):
@@ -107,20 +105,18 @@ def bench_engine(
     precision: Annotated[
         Literal["both", "fp32", "int8"], typer.Option(help="Variants to measure.")
     ] = "both",
-    quick: Annotated[bool, typer.Option("--quick", help="A rough look in a minute.")] = False,
-    threads: Annotated[int | None, typer.Option(help="All cores if absent.", min=1)] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the figures to this file.")
     ] = None,
 ) -> None:
     """Hold the engine against the whole model: a lone text, full load, and its own work."""
-    num_threads, budget = threads or available_threads(), QUICK if quick else Budget()
+    num_threads = available_threads()
     machine = machine_facts(num_threads)
     asked: tuple[OnCpu, ...] = get_args(OnCpu) if precision == "both" else (precision,)
     with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("exporting") as says:
         path = Path(folder, BERT_BASE.name)
         loaded = load_bundle(bundle) if bundle else build(BERT_BASE, asked, path)
-        bars = list(measure(loaded, asked, num_threads, budget, says.update))
+        bars = list(measure(loaded, asked, num_threads, BUDGET, says.update))
     missed = sum(not bar.met for bar in bars)
     print_text(
         Console(), f"{loaded.name}, {num_threads} threads\n\n{_table(bars)}\n\n"

@@ -1,4 +1,4 @@
-"""Drive a real engine with its thread, either with a full queue or one request at a time."""
+"""Drive a real engine with its thread: a full queue or one request at a time."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,19 +6,26 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 
 import numpy as np
+from numpy.typing import NDArray
 
-from loadtest.bench.errors import BenchFailed
 from loadtest.bench.inputs import Ids
 from serve.engine.admission import QueueLimits
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, Outcome, Row
-from serve.engine.runner import ModelRunner
+from serve.engine.runner import Hidden, ModelRunner, StepOutput
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
+from serve.errors import OfframpError
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 _TIMEOUT_S = 600.0
 _QUEUE_LIMITS = QueueLimits(max_rows=1_000_000, max_tokens=1_000_000_000)
+
+
+class BenchFailed(OfframpError):
+    """The benchmark's model cannot be made, or the engine gave a wrong answer."""
+
+    code = "bench_failed"
 
 
 def row_of(shape: ModelShape, text: Ids, rule: ExitRule, tag: int = 0) -> Row:
@@ -121,3 +128,34 @@ def driving(
         yield driver
     finally:
         driver.engine.stop(0.0)
+
+
+class FreeSegments:
+    """A `ModelRunner` whose segments cost nothing: they return arrays made beforehand."""
+
+    def __init__(self, num_segments: int, max_rows: int) -> None:
+        self._num_segments = num_segments
+        logits = np.random.default_rng(0).normal(size=(max_rows, 2)).astype(np.float32)
+        hidden = np.zeros((max_rows, 1, 1), np.float32)
+        self._steps = [StepOutput(hidden[:rows], logits[:rows]) for rows in range(max_rows + 1)]
+
+    def __len__(self) -> int:
+        return self._num_segments
+
+    def start(
+        self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids, until: int = 0
+    ) -> StepOutput:
+        return self._steps[len(input_ids)]
+
+    def advance(
+        self,
+        index: int,
+        hidden: Hidden,
+        keep: NDArray[np.int64],
+        attention_mask: Ids,
+        until: int | None = None,
+    ) -> StepOutput:
+        return self._steps[len(keep)]
+
+    def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
+        return self._steps[sum(len(keep) for _, keep, _ in parts)].hidden

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from loadtest.bench.errors import BenchFailed
+from loadtest.bench.engine_driver import BenchFailed
 from serve.bundle.loader import Bundle, load_bundle
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -44,12 +44,9 @@ class ModelSettings:
     # weights, and a pooler has 8 % of a layer's weights.
     pooler: bool = False
     pooling: Literal["first", "mean"] = "first"  # of a head: a text's first token, or the mean
-    seed: int = 0
 
 
 BERT_BASE = ModelSettings()
-# Narrow enough that 100,000 long requests take minutes.
-NARROW = ModelSettings(name="bert-narrow", width=64, heads=2)
 
 
 def write(settings: ModelSettings, folder: Path) -> None:
@@ -62,7 +59,7 @@ def write(settings: ModelSettings, folder: Path) -> None:
 
     from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 
-    torch.manual_seed(settings.seed)
+    torch.manual_seed(0)
     config = BertConfig(
         vocab_size=settings.vocabulary,
         hidden_size=settings.width,

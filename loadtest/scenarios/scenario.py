@@ -10,9 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from loadtest.http.child_process import ChildProcess
 from loadtest.http.client import Client, Json
-from loadtest.http.server_process import ServerProcess
+from loadtest.http.server_process import ChildProcess, ServerProcess
 from serve.errors import OfframpError
 
 BEFORE_S = 3.0  # of undisturbed load

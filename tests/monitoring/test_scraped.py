@@ -12,8 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from loadtest.http.child_process import ChildProcess
-from loadtest.http.server_process import free_port
+from loadtest.http.server_process import ChildProcess, free_port
 from tests.monitoring.promql import ALERTS, Query, queries, rules
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.server_process import ServerProcess

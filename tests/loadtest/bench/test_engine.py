@@ -8,7 +8,7 @@ import pytest
 
 from loadtest.bench import engine, random_model
 from loadtest.bench.engine import Bar, Budget, bench_engine
-from loadtest.bench.errors import BenchFailed
+from loadtest.bench.engine_driver import BenchFailed
 from loadtest.bench.random_model import BERT_BASE
 from loadtest.http.console import run_typed
 from serve.bundle.loader import Bundle
@@ -18,7 +18,7 @@ HURRIED = Budget(turns=1, turns_s=0.0, rounds=1, requests=20, free_rows=100)
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     monkeypatch.setattr(sys, "argv", ["engine", *words])
-    monkeypatch.setattr(engine, "QUICK", HURRIED)
+    monkeypatch.setattr(engine, "BUDGET", HURRIED)
     return run_typed("benchmark", bench_engine)
 
 
@@ -30,7 +30,7 @@ def test_every_bar_is_there(
 ) -> None:
     file = tmp_path / "engine.json"
     with pytest.raises(SystemExit):
-        run(monkeypatch, str(bundle.folder), "--quick", "--json", str(file))
+        run(monkeypatch, str(bundle.folder), "--json", str(file))
     bars = json.loads(file.read_text())["bars"]
     assert sorted(Counter(bar["what"] for bar in bars).values()) == [2, 4, 4, 4]
     said = capsys.readouterr().out

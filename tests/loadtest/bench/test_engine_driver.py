@@ -4,9 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.bench.engine_driver import driving, row_of, rows_of
-from loadtest.bench.errors import BenchFailed
-from loadtest.bench.free_segments import FreeSegments
+from loadtest.bench.engine_driver import BenchFailed, FreeSegments, driving, row_of, rows_of
 from loadtest.bench.inputs import random_texts
 from serve.engine.row import Row
 from serve.engine.runner import Ids, StepOutput

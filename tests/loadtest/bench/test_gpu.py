@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtest.bench.errors import BenchFailed
+from loadtest.bench.engine_driver import BenchFailed
 from loadtest.bench.gpu import __main__ as command
 from loadtest.bench.gpu.__main__ import main
 from loadtest.bench.gpu.variant import (

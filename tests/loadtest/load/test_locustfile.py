@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from loadtest.http.child_process import ChildProcess
-from loadtest.http.server_process import free_port
+from loadtest.http.server_process import ChildProcess, free_port
 from tests.loadtest.conftest import StartFake
 
 LOCUSTFILE = Path(__file__).parents[3] / "loadtest" / "load" / "locustfile.py"

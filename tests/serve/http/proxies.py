@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.http.child_process import ChildProcess
-from loadtest.http.server_process import free_port
+from loadtest.http.server_process import ChildProcess, free_port
 from tests.support.patience import until
 
 _FORWARDING = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;"

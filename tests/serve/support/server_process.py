@@ -21,8 +21,7 @@ import httpx
 import psutil
 import pytest
 
-from loadtest.http.child_process import ChildProcess
-from loadtest.http.server_process import OFFRAMP
+from loadtest.http.server_process import OFFRAMP, ChildProcess
 from serve.cli import main
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
