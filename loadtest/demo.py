@@ -9,17 +9,16 @@ import argparse
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.http.client import Answer, Client, Json, LivePolicy, Resolved
+from loadtest.http.client import Client, Json
 from loadtest.http.console import print_text, run_command, started
 from loadtest.http.metrics_page import MetricsPage
 from loadtest.http.server_process import ServerProcess, serve_bundle
@@ -39,38 +38,14 @@ WISHES: tuple[Json, ...] = (
     {"rule": "patience", "patience": 2},
 )
 CAREFUL: Json = {"rule": "entropy", "threshold": 0.01}
+BOLD: Json = {"rule": "entropy", "threshold": 0.6}
 WHOLE: Json = {"rule": "never"}
 # As many texts a request, and requests a round.
 GAIN_TEXTS, GAIN_REQUESTS, GAIN_ROUNDS = 32, 8, 3
-BOLD: Json = {"rule": "entropy", "threshold": 0.6}
 
 
 class DemoFailed(OfframpError):
     """The server does not do what the demonstration says it does."""
-
-
-class Shown(NamedTuple):
-    """A text, the target or rule it was sent with, and its answer."""
-
-    text: str
-    wish: Json
-    answer: Answer
-
-
-class Gain(NamedTuple):
-    """What a target or rule makes of many texts: mean layers, and answers per second."""
-
-    wish: Json
-    layers: float
-    per_s: float
-
-
-class Moved(NamedTuple):
-    """A text's answers under the policy before and after a change."""
-
-    text: str
-    before: Answer
-    after: Answer
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,152 +55,170 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", type=Path, help="what the bundle was exported from")
     given, console = parser.parse_args(arguments), Console()
     if given.model is not None:
-        failed = run_command("comparison", console, partial(_compare, given, console))
+        work = partial(_compare, given.bundle, given.model, console)
+        failed = run_command("comparison", console, work)
         if failed:
             return failed
     return run(serve_bundle(given.bundle), console)
 
 
-def _compare(given: argparse.Namespace, console: Console) -> int:
-    """Compare the bundle with transformers, whose import takes longer than the comparison."""
+def _compare(bundle: Path, model: Path, console: Console) -> int:
     began = time.monotonic()
     with console.status("comparing the bundle with transformers"):
-        from loadtest.against_transformers import compare
+        import transformers  # noqa: F401 - its import takes longer than the comparison
 
         imported = time.monotonic()
-        said = compare(given.bundle, given.model)
+        said = compare(bundle, model)
     took = f"{time.monotonic() - imported:.1f} s, after {imported - began:.1f} s of imports"
     print_text(console, f"the bundle was {said} ({took})")
     return 0
 
 
+def compare(bundle_folder: Path, model_folder: Path) -> str:
+    """Compare a bundle, as the server runs it, with transformers' own classes, at full depth.
+
+    Args:
+        bundle_folder: with an fp32 variant.
+        model_folder: what the bundle was exported from.
+
+    Returns:
+        What was compared, in one line.
+
+    Raises:
+        UnusableCheckpoint: something differs; the message shows the first difference.
+    """
+    import torch
+
+    from models.checkpoints import comparison, load
+    from serve.bundle.loader import load_bundle
+    from serve.runtime.hardware import available_threads
+    from serve.runtime.placement import Placement, build_runner
+    from serve.tokenization.tokenizer import TextEncoder
+
+    bundle = load_bundle(bundle_folder)
+    runner = build_runner(bundle, Placement("cpu", "fp32"), available_threads())
+
+    def logits(ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+        mask, last = torch.ones_like(ids), len(runner) - 1
+        step = runner.start(ids.numpy(), mask.numpy(), types.numpy(), until=last)
+        return torch.from_numpy(step.logits)
+
+    tokenizer = TextEncoder(bundle.tokenizer_path, bundle.manifest.max_tokens)
+    served = comparison.Served(tokenizer, logits)
+    return comparison.compare(model_folder, load(model_folder), served)
+
+
 def run(server: ServerProcess, console: Console) -> int:
     """Start the server, demonstrate, stop it; return the exit status."""
-    return run_command("demonstration", console, partial(_demonstrate, server, console))
 
+    def work() -> int:
+        with started(server, console):
+            demonstrate(Client(server.url), console)
+        return 0
 
-def _demonstrate(server: ServerProcess, console: Console) -> int:
-    with started(server, console):
-        demonstrate(Client(server.url), console)
-    return 0
+    return run_command("demonstration", console, work)
 
 
 def demonstrate(client: Client, console: Console) -> None:
-    """Show targets, rules, a changed policy and the metrics of a running server.
+    """Show targets, rules, a changed policy and the gain of a running server.
 
     Raises:
         DemoFailed: what was shown is not what it should be.
     """
-    shown = [Shown(text, wish, client.classify(text, wish)) for text in TEXTS for wish in WISHES]
-    console.print(_answers_table("Each request says what it wants, or chooses its rule", shown))
-    console.print(_targets_table(shown[: len(WISHES)]))
-    moved = _change_threshold(client, console)
-    _check_counts(client, num_answers=len(shown) + 2 * len(moved))
-    console.print(_gain_table(measure(client, (WHOLE, *TARGETS))))
+    answers = [[client.classify(text, wish) for wish in WISHES] for text in TEXTS]
+    console.print(_answers_table(answers))
+    console.print(_targets_table(answers[0]))
+    _change_threshold(client, console)
+    wanted = len(TEXTS) * (len(WISHES) + 2)
+    counted = MetricsPage.of(client.metrics()).exits().total()
+    if counted != wanted:
+        raise DemoFailed(f"the metrics count {counted} exits, but there were {wanted} answers")
+    console.print(_gain_table(client))
 
 
-def _change_threshold(client: Client, console: Console) -> list[Moved]:
+def _change_threshold(client: Client, console: Console) -> None:
     """Change the default rule and show that texts sent without a rule leave elsewhere."""
     before = [client.classify(text) for text in TEXTS]
-    model = before[0].model
+    model = before[0]["model"]
     live = client.policy(model)
-    leaves_early = any(answer.layer < answer.layers for answer in before)
-    default = CAREFUL if leaves_early else BOLD
-    document = live.document | {"default": default}
-    new = client.replace_policy(model, LivePolicy(live.version, document))
+    exits = [_exit(answer) for answer in before]
+    default = CAREFUL if any(each["layer"] < each["layers"] for each in exits) else BOLD
+    version = client.replace_policy(model, live, live["policy"] | {"default": default})["version"]
     after = [client.classify(text) for text in TEXTS]
-    moved = [Moved(*row) for row in zip(TEXTS, before, after, strict=True)]
-    title = f"The default rule changed to {rule_text(default)}, without a restart"
-    console.print(_moves_table(title, moved))
-    _check_moved(moved, new.version)
-    return moved
-
-
-def _check_moved(moved: list[Moved], version: int) -> None:
-    stale = {row.after.policy_version for row in moved} - {version}
+    title = f"The default rule changed to {wish_text(default)}, without a restart"
+    table = _table(title, "text", "exit layer\nbefore", "exit layer\nnow", "policy\nversion")
+    for text, old, new in zip(TEXTS, before, after, strict=True):
+        versions = f"{old['policy_version']} -> {new['policy_version']}"
+        table.add_row(text, _layer(old), _layer(new), versions)
+    console.print(table)
+    stale = {answer["policy_version"] for answer in after} - {version}
     if stale:
         raise DemoFailed(f"answers name policy version {stale} after {version} was accepted")
-    if all(row.before.layer == row.after.layer for row in moved):
+    if [_layer(answer) for answer in before] == [_layer(answer) for answer in after]:
         raise DemoFailed("no text leaves elsewhere since the default rule was changed")
 
 
-def _check_counts(client: Client, num_answers: int) -> None:
-    counted = MetricsPage.of(client.metrics()).exits().total()
-    if counted != num_answers:
-        raise DemoFailed(f"the metrics count {counted} exits, but there were {num_answers} answers")
-
-
-def measure(client: Client, wishes: Sequence[Json]) -> list[Gain]:
+def _gain_table(client: Client) -> Table:
     """Have the same made-up sentences classified by each target or rule, in turns."""
-    texts = make_sentences(GAIN_TEXTS * GAIN_REQUESTS, seed=0)
+    wishes, texts = (WHOLE, *TARGETS), make_sentences(GAIN_TEXTS * GAIN_REQUESTS, seed=0)
     requests = [texts[i : i + GAIN_TEXTS] for i in range(0, len(texts), GAIN_TEXTS)]
     layers, took_s = [0] * len(wishes), [0.0] * len(wishes)
     for _ in range(GAIN_ROUNDS):
         for place, wish in enumerate(wishes):
             began_s = time.monotonic()
             for request in requests:
-                results = client.classify_all(request, wish)
+                results = client.classify(request, wish)["results"]
                 layers[place] += sum(result["exit"]["layer"] for result in results)
             took_s[place] += time.monotonic() - began_s
     num = len(texts) * GAIN_ROUNDS
-    return [
-        Gain(wish, total / num, num / seconds)
-        for wish, total, seconds in zip(wishes, layers, took_s, strict=True)
-    ]
-
-
-def _gain_table(gains: Sequence[Gain]) -> Table:
-    num, whole = GAIN_TEXTS * GAIN_REQUESTS, gains[0]
-    title = f"What early exits gain here: {num} sentences, {GAIN_TEXTS} a request, one at a time"
-    table = _table(title, "mean\nlayers", "answers/s", "times\nas many", first="target or rule")
-    for gain in gains:
-        faster = f"{gain.per_s / whole.per_s:.2f}"
-        table.add_row(wish_text(gain.wish), f"{gain.layers:.2f}", f"{gain.per_s:.0f}", faster)
+    title = f"What early exits gain here: {len(texts)} sentences, {GAIN_TEXTS} a request"
+    table = _table(
+        f"{title}, one at a time", "target or rule", "mean\nlayers", "answers/s", "times\nas many"
+    )
+    for wish, total, seconds in zip(wishes, layers, took_s, strict=True):
+        figures = f"{total / num:.2f}", f"{num / seconds:.0f}", f"{took_s[0] / seconds:.2f}"
+        table.add_row(wish_text(wish), *figures)
     return table
 
 
-def _answers_table(title: str, shown: Iterable[Shown]) -> Table:
-    """Return a table with a row per text and a line per wish; a text's answers are adjacent."""
-    table = _table(title, "target or rule", "label", "score", "exit\nlayer", "reason")
-    for text, rows in groupby(shown, key=lambda row: row.text):
-        lines = zip(*((wish_text(row.wish), *_cells(row.answer)) for row in rows), strict=True)
-        # As many lines as wishes; the texts are written out in the last table.
+def _answers_table(answers: Sequence[Sequence[Json]]) -> Table:
+    """Return a table with a row per text and a line per wish."""
+    head = ("text", "target or rule", "label", "score", "exit\nlayer", "reason")
+    table = _table("Each request says what it wants, or chooses its rule", *head)
+    for text, replies in zip(TEXTS, answers, strict=True):
+        lines = []
+        for wish, reply in zip(WISHES, replies, strict=True):
+            (result,) = reply["results"]
+            said = result["label"], f"{result['score']:.3f}"
+            lines.append((wish_text(wish), *said, _layer(reply), _exit(reply)["reason"]))
+        # The texts are written out in the last table.
         short = textwrap.shorten(text, 32, placeholder=" ...")
-        table.add_row(short, *("\n".join(column) for column in lines))
+        table.add_row(short, *map("\n".join, zip(*lines, strict=True)))
     return table
 
 
-def _targets_table(shown: Iterable[Shown]) -> Table:
-    """Return what each target has become; the first column holds targets, not texts."""
-    table = _table("What the targets became", "rule", "mean\nlayers", "certified", first="target")
-    for row in shown:
-        if "target" in row.wish:
-            found = row.answer.resolved
-            if found is None:
-                raise DemoFailed("an answer does not say what its target became")
-            cells = rule_text(found.rule), f"{found.expected_layers:.2f}", _promise(found)
-            table.add_row(wish_text(row.wish), *cells)
+def _targets_table(answers: Sequence[Json]) -> Table:
+    """Return what each target has become."""
+    head = ("target", "rule", "mean\nlayers", "certified")
+    table = _table("What the targets became", *head)
+    for wish, answer in zip(TARGETS, answers, strict=False):
+        if "exit_rule" not in answer:
+            raise DemoFailed("an answer does not say what its target became")
+        rule, layers = answer["exit_rule"], f"{answer['expected_layers']:.2f}"
+        table.add_row(wish_text(wish), wish_text(rule), layers, _promise(answer))
     return table
 
 
-def _promise(found: Resolved) -> str:
-    match found:
-        case Resolved(certificate={"epsilon": epsilon, "delta": delta, "n": n}):
+def _promise(answer: Json) -> str:
+    match answer:
+        case {"certificate": {"epsilon": epsilon, "delta": delta, "n": n}}:
             return f"at most {100 * epsilon:g} % (delta {delta:g}, n {n})"
-        case Resolved(rule={"rule": "never"}):
+        case {"exit_rule": {"rule": "never"}}:
             return "runs all layers"
     return "no"
 
 
-def _moves_table(title: str, moved: Iterable[Moved]) -> Table:
-    table = _table(title, "exit layer\nbefore", "exit layer\nnow", "policy\nversion")
-    for text, before, after in moved:
-        versions = f"{before.policy_version} -> {after.policy_version}"
-        table.add_row(text, _layer(before), _layer(after), versions)
-    return table
-
-
-def _table(title: str, *headings: str, first: str = "text") -> Table:
+def _table(title: str, first: str, *headings: str) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", leading=1, pad_edge=False)
     table.add_column(first, overflow="fold")
     for heading in headings:
@@ -238,24 +231,19 @@ def wish_text(wish: Json) -> str:
     match wish:
         case {"target": {"max_disagreement": share}}:
             return f"at most {100 * share:g} % differ"
-        case {"rule": "never"}:
-            return "the whole model"
         case {"target": {"speedup": factor}}:
             return f"{factor:g} times as fast"
-    return rule_text(wish)
+        case {"rule": "never"}:
+            return "the whole model"
+    return EXIT_RULE.validate_python(wish).text()
 
 
-def rule_text(rule: Json) -> str:
-    """Return a rule in a few words."""
-    return EXIT_RULE.validate_python(rule).text()
+def _exit(answer: Json) -> Any:
+    return answer["results"][0]["exit"]
 
 
-def _cells(answer: Answer) -> list[str]:
-    return [answer.label, f"{answer.score:.3f}", _layer(answer), answer.reason]
-
-
-def _layer(answer: Answer) -> str:
-    return f"{answer.layer} of {answer.layers}"
+def _layer(answer: Json) -> str:
+    return f"{_exit(answer)['layer']} of {_exit(answer)['layers']}"
 
 
 if __name__ == "__main__":

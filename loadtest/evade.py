@@ -16,9 +16,9 @@ import numpy as np
 from rich.console import Console
 from tokenizers import Tokenizer
 
-from loadtest.bench.engine_driver import BenchFailed
 from loadtest.http.console import run_command
 from models.data.unlabelled import read_unlabelled
+from models.errors import UnusableData
 from models.prediction.cli import exit_choice
 from models.prediction.opening import open_model
 from models.quality.cli import thresholds_of
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     bundle, flag = load_bundle(options.bundle), thresholds_of(options.flag)
     if bundle.manifest.task == "regression":
-        raise BenchFailed(f"{bundle.name} gives values, which are never quite full depth's")
+        raise UnusableData(f"{bundle.name} gives values, which are never quite full depth's")
     placement, plain = place(bundle, "auto", options.precision), options.special_tokens == "text"
     source, wishes = BundleSource(bundle, placement, plain), map(exit_choice, options.rule)
     asked = [open_model(options.bundle, wish, options.precision).rule.rule for wish in wishes]
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counted = np.flatnonzero(_outcomes(source, flag, some, [])[0])
     texts = [some[row] for row in counted[: options.texts]]
     if not texts:
-        raise BenchFailed("full depth flags none of the texts; give others, or another --flag")
+        raise UnusableData("full depth flags none of the texts; give others, or another --flag")
     added = Tokenizer.from_file(str(bundle.tokenizer_path)).get_added_tokens_decoder()
     special = sorted(token.content for token in added.values() if token.special)
     words, places = [each.text for each in texts], range(len(texts))
@@ -132,7 +132,7 @@ def _outcomes(
     for rule in rules:
         taken = found.taken(rule)
         if by_exit is not None and not found.by_the_exits(taken):
-            raise BenchFailed(f"{rule.text()} answers with several exits: leave out --flag")
+            raise UnusableData(f"{rule.text()} answers with several exits: leave out --flag")
         same = found.agrees(taken) if by_exit is None else by_exit[taken.exits, rows]
         lost.append(~np.asarray(same) & counted)
         layers.append(exits[taken.exits])

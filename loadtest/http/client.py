@@ -1,11 +1,11 @@
-"""A small client of the HTTP API."""
+"""A small client of the HTTP API, whose answers are dictionaries as the API writes them."""
 
 import json
 import os
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from serve.errors import OfframpError
 
@@ -14,41 +14,6 @@ Json: TypeAlias = dict[str, Any]
 
 class ApiError(OfframpError):
     """The server refused, failed, or could not be reached."""
-
-
-class Resolved(NamedTuple):
-    """What the target of a request, of its profile or of the default has become."""
-
-    rule: Json
-    expected_layers: float  # mean per text
-    certificate: Json | None
-
-    @classmethod
-    def of(cls, reply: Json) -> "Resolved | None":
-        """Read an answer; None if it did not come from a target."""
-        if "exit_rule" not in reply:
-            return None
-        return cls(reply["exit_rule"], reply["expected_layers"], reply["certificate"])
-
-
-class Answer(NamedTuple):
-    """The server's answer for one text."""
-
-    model: str
-    label: str
-    score: float
-    layer: int  # exit layer
-    layers: int  # the model's depth
-    reason: str
-    policy_version: int
-    resolved: Resolved | None = None
-
-
-class LivePolicy(NamedTuple):
-    """A policy document with its version."""
-
-    version: int
-    document: Json
 
 
 class Client:
@@ -68,43 +33,29 @@ class Client:
             return False
         return True
 
-    def classify(self, text: str, rule: Json | None = None) -> Answer:
-        """Classify one text by a rule or a target; without, the policy's default applies."""
-        body = {"inputs": text} | ({"exit": rule} if rule else {})
-        reply = self._json("POST", "/v1/classify", body)
-        (result,) = reply["results"]
-        return Answer(
-            model=reply["model"],
-            label=result["label"],
-            score=result["score"],
-            layer=result["exit"]["layer"],
-            layers=result["exit"]["layers"],
-            reason=result["exit"]["reason"],
-            policy_version=reply["policy_version"],
-            resolved=Resolved.of(reply),
-        )
+    def classify(self, inputs: str | Sequence[str], wish: Json | None = None) -> Json:
+        """Classify one text, or several in one request.
 
-    def classify_all(self, texts: Sequence[str], rule: Json) -> list[Json]:
-        """Classify texts in one request; return their results as the API writes them."""
-        reply = self._json("POST", "/v1/classify", {"inputs": list(texts), "exit": rule})
-        results: list[Json] = reply["results"]
-        return results
+        Args:
+            inputs: the text or texts.
+            wish: a rule or a target; without, the policy's default applies.
+        """
+        body = {"inputs": inputs} | ({"exit": wish} if wish else {})
+        return self._json("POST", "/v1/classify", body)
 
     def models(self) -> list[Json]:
         """Return the served models: names, labels, exits and more."""
         served: list[Json] = self._json("GET", "/v1/models")["models"]
         return served
 
-    def policy(self, model: str) -> LivePolicy:
-        """Return the live policy."""
-        reply = self._json("GET", f"/v1/models/{model}/policy")
-        return LivePolicy(reply["version"], reply["policy"])
+    def policy(self, model: str) -> Json:
+        """Return the live policy with its version."""
+        return self._json("GET", f"/v1/models/{model}/policy")
 
-    def replace_policy(self, model: str, new: LivePolicy) -> LivePolicy:
-        """Replace the policy of version `new.version`; return it with its new version."""
-        body = {"policy": new.document, "version": new.version}
-        reply = self._json("PUT", f"/v1/models/{model}/policy", body)
-        return LivePolicy(reply["version"], reply["policy"])
+    def replace_policy(self, model: str, live: Json, policy: Json) -> Json:
+        """Replace the live policy; return the new one with its version."""
+        body = {"policy": policy, "version": live["version"]}
+        return self._json("PUT", f"/v1/models/{model}/policy", body)
 
     def start_rollout(self, model: str, asked: Json) -> Json:
         """Start a rollout and return its report."""

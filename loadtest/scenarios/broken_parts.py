@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from loadtest.http.client import ApiError, Json, LivePolicy
+from loadtest.http.client import ApiError, Json
 from loadtest.http.metrics_page import MetricsPage
 from loadtest.scenarios.host import NUM_REPLICAS, write_config
 from loadtest.scenarios.scenario import BEFORE_S, Scenario, wait_for
@@ -56,12 +56,12 @@ def stop_controller(scenario: Scenario) -> None:
     with scenario.load():
         stopped = _signal(scenario, "ServeController", signal.SIGSTOP)
         live = scenario.client.policy(model)
-        changed = scenario.client.replace_policy(model, live)
+        changed = scenario.client.replace_policy(model, live, live["policy"])
         wait_for(lambda: _all_answer(scenario), "the metrics of both replicas")
         time.sleep(_STOPPED_S)
         stopped.send_signal(signal.SIGCONT)
         scenario.notes.append(f"{_STOPPED_S:g} s without one: policy changed, metrics complete")
-    check_versions(scenario, {live.version: None, changed.version: None})
+    check_versions(scenario, {live["version"]: None, changed["version"]: None})
     _check_same_replicas(scenario, replicas)
 
 
@@ -77,7 +77,7 @@ def kill_head(scenario: Scenario) -> None:
         scenario.notes.append(
             f"metrics within {page_s:.1f} s, changes refused within {put_s:.1f} s"
         )
-    _check_same_version(scenario, live.version)
+    _check_same_version(scenario, live["version"])
     _check_same_replicas(scenario, replicas)
 
 
@@ -93,18 +93,18 @@ def change_thresholds(scenario: Scenario) -> None:
     model, client = scenario.model, scenario.client
     layers = itertools.cycle([model["exits"][0]["layer"], model["exits"][-1]["layer"]])
     live = original = client.policy(model["name"])
-    by_version: dict[int, int | None] = {live.version: None}
+    by_version: dict[int, int | None] = {live["version"]: None}
     with scenario.load():
         end = time.monotonic() + scenario.seconds - 2 * BEFORE_S
         while time.monotonic() < end:
             layer = next(layers)
-            document = live.document | {"default": {"rule": "layer", "layer": layer}}
-            live = client.replace_policy(model["name"], LivePolicy(live.version, document))
-            by_version[live.version] = layer
+            policy = live["policy"] | {"default": {"rule": "layer", "layer": layer}}
+            live = client.replace_policy(model["name"], live, policy)
+            by_version[live["version"]] = layer
             time.sleep(_CHANGE_EVERY_S)
     scenario.notes.append(f"{len(by_version) - 1} policies in turn")
     check_versions(scenario, by_version)
-    client.replace_policy(model["name"], LivePolicy(live.version, original.document))
+    client.replace_policy(model["name"], live, original["policy"])
 
 
 def change_user_config(scenario: Scenario, config: Path, bundle: Path) -> None:
@@ -183,17 +183,17 @@ def _longest(scenario: Scenario, does: Callable[[], bool], what: str) -> float:
     return longest_s
 
 
-def _refused(scenario: Scenario, live: LivePolicy) -> bool:
+def _refused(scenario: Scenario, live: Json) -> bool:
     """Tell whether a change of the policy is refused with 503, within the client's patience."""
     try:
-        scenario.client.replace_policy(scenario.model["name"], live)
+        scenario.client.replace_policy(scenario.model["name"], live, live["policy"])
     except ApiError as error:
         return "503" in str(error)
     return False
 
 
 def _version(scenario: Scenario) -> int:
-    return scenario.client.policy(scenario.model["name"]).version
+    return int(scenario.client.policy(scenario.model["name"])["version"])
 
 
 def _check_same_version(scenario: Scenario, version: int) -> None:
@@ -230,6 +230,6 @@ def _deploy(scenario: Scenario) -> None:
 
 def _default(scenario: Scenario, model: str) -> Json | None:
     with suppress(ApiError):
-        found = scenario.client.policy(model).document["default"]
+        found = scenario.client.policy(model)["policy"]["default"]
         return {key: found[key] for key in ("rule", "layer") if key in found}
     return None

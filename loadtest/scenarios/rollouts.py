@@ -31,7 +31,7 @@ def good_candidate(scenario: Scenario) -> None:
 def _roll_out(scenario: Scenario, wish: Json, end: str) -> None:
     client, model = scenario.client, scenario.model["name"]
     live = client.policy(model)
-    client.replace_policy(model, live._replace(document={"default": {"rule": "never"}}))
+    client.replace_policy(model, live, {"default": {"rule": "never"}})
     with scenario.load():
         began = time.monotonic()
         shown = client.start_rollout(model, {"policy": {"default": wish}, **_PLAN})

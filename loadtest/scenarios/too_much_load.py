@@ -101,5 +101,5 @@ def _requests(scenario: Scenario, size: int) -> list[bytes]:
 def _follow(scenario: Scenario, policy: Json) -> None:
     """Put a policy, and wait until what the one before it has left is over."""
     client, model = scenario.client, scenario.model["name"]
-    client.replace_policy(model, client.policy(model)._replace(document=policy))
+    client.replace_policy(model, client.policy(model), policy)
     time.sleep(_SETTLE_S)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from loadtest.against_transformers import compare
-from loadtest.demo import DemoFailed, demonstrate, main, run
+from loadtest.demo import DemoFailed, compare, demonstrate, main, run
 from loadtest.http import interruption
 from loadtest.http.client import Client
 from tests.loadtest.conftest import MakeChild, StartFake

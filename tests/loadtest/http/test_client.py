@@ -39,4 +39,4 @@ def test_key_of_the_environment_is_sent(
         with pytest.raises(ApiError, match="401 a key with scope `classify` is needed"):
             client.classify("w1")
         monkeypatch.setenv("OFFRAMP_KEY", secret)
-        assert client.classify("w1").label
+        assert client.classify("w1")["results"]
