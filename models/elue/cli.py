@@ -1,8 +1,8 @@
-"""The commands `offramp elue flops`, `score` and `plot`."""
+"""The commands `offramp elue flops`, `report`, `score` and `plot`."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -12,24 +12,27 @@ from rich.table import Table
 from models.data.notes import notes_to
 from models.errors import TrainingFailed
 
-_FOLDER = {"exists": True, "file_okay": False}
 _FILE = {"exists": True, "dir_okay": False}
+_TEST_FILE = "What `offramp predict --format elue` or another program wrote"
 
 elue = typer.Typer(help="The ELUE benchmark's figures.", no_args_is_help=True)
 
-_Reports = Annotated[
+_Model: TypeAlias = Annotated[
+    Path, typer.Argument(help="Model folder or checkpoint that predicted.", exists=True)
+]
+_Reports: TypeAlias = Annotated[
     list[Path],
     typer.Argument(
         metavar="REPORT...",
-        help="report.json of `offramp evaluate`, or its folder.",
+        help="report.json of `offramp evaluate` or `offramp elue report`, or its folder.",
         exists=True,
     ),
 ]
-_Family = Annotated[
+_Family: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Kind of rule whose points count. Default: the one a report judges by."),
 ]
-_Task = Annotated[
+_Task: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Task of all reports, such as sst2. Default: the name of the data's folder."),
 ]
@@ -37,27 +40,44 @@ _Task = Annotated[
 
 @elue.command()
 def flops(
-    model: Annotated[
-        Path, typer.Argument(help="Model folder or checkpoint that predicted.", **_FOLDER)
-    ],
-    test_file: Annotated[
-        Path, typer.Argument(help="What `offramp predict --format elue` wrote.", **_FILE)
-    ],
+    model: _Model,
+    test_file: Annotated[Path, typer.Argument(help=f"{_TEST_FILE}.", **_FILE)],
     out: Annotated[
         Path | None, typer.Option(help="Table of the operations of each text to write.")
     ] = None,
 ) -> None:
     """Count the operations of what ran for each text, by PyTorch's counter."""
-    from models.elue.priced import price
+    from models.elue.test_file import Submission
 
     if out:
         _check_unread(out, [test_file, model])
-    priced = price(model, test_file)
+    submission = Submission(model)
+    priced = submission.price(test_file)
     if out:
         out.write_text(priced.table(), "utf-8")
         typer.echo(out)
-    for line in priced.summary():
+    for line in (*priced.summary(), f"parameters: {submission.parameters / 1e6:.3f} M"):
         typer.echo(line)
+
+
+@elue.command()
+def report(
+    model: _Model,
+    test_files: Annotated[
+        list[Path], typer.Argument(help=f"{_TEST_FILE}, one for each setting of the rule.", **_FILE)
+    ],
+    data: Annotated[Path, typer.Option(help="The same texts with the correct answers.", **_FILE)],
+    out: Annotated[Path, typer.Option(help="Report to write.", dir_okay=False)],
+) -> None:
+    """Score a submission: test files of one task. `score` and `plot` read the report."""
+    import json
+
+    from models.elue.test_file import Submission
+
+    _check_unread(out, [*test_files, model, data])
+    found = Submission(model).report(test_files, data)
+    out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    typer.echo(out)
 
 
 @elue.command()
@@ -70,28 +90,43 @@ def score(
     task: _Task = None,
     family: _Family = None,
 ) -> None:
-    """Tell how far models lie above a static one at as many operations."""
-    from models.elue.reports import read_reports
-    from models.elue.scored import overall_of, scored
+    """Tell how far models lie above a static one at as many operations.
 
-    errors = Console(stderr=True)
-    with notes_to(errors):
-        rows = scored(read_reports(reports, task), read_reports(reference, task), family)
-    table = Table("task", "metric", "model", "rule", "points", "ELUE score", box=None)
-    for measured, kind, num_points, found in rows:
-        cells = (measured.task, measured.metric, measured.name, kind, str(num_points))
+    The rank is among the reports of the same task and class of parameters.
+    """
+    import numpy as np
+
+    from models.elue.reports import read_reports
+    from models.elue.score import elue_score, rank, size_class
+
+    with notes_to(Console(stderr=True)):
+        models, static = read_reports(reports, task), read_reports(reference, task)
+        rows = [
+            (m, size_class(m.parameters), elue_score(m.points(family), m.reference(static)))
+            for m in models
+        ]
+    head = ("task", "metric", "model", "rule", "points", "parameters", "class", "rank")
+    table, by_task = Table(*head, "ELUE score", box=None), dict[str, list[float]]()
+    for m, board, found in rows:
+        by_task.setdefault(m.task, []).append(found.score)
+        beside = [other.score for o, own, other in rows if (o.task, own) == (m.task, board)]
+        cells = [m.task, m.metric, m.name, family or m.judged_by, str(len(m.points(family)))]
+        if m.parameters:
+            cells += [f"{m.parameters / 1e6:.1f} M", board, rank(found.score, beside)]
+        else:
+            cells += ["-"] * 3
         table.add_row(*map(escape, cells), f"{found.score:+.2f}")
-    Console(highlight=False, soft_wrap=True).print(table)
-    for measured, _, num_points, found in rows:
+    Console(highlight=False, soft_wrap=True, width=160).print(table)
+    for m, _, found in rows:
         if found.clamped:
             typer.echo(
-                f"{measured.name} on {measured.task}: {found.clamped} of {num_points} points lie "
+                f"{m.name} on {m.task}: {found.clamped} of {len(m.points(family))} points lie "
                 "outside the reference's MFLOPs, where its nearest end stands for it"
             )
-    tasks = {row.measured.task for row in rows}
-    typer.echo(
-        f"overall, mean of {len(tasks)} task{'s'[: len(tasks) > 1]}: {overall_of(rows):+.2f}"
-    )
+    # Of several reports of a task, their mean counts once.
+    overall = np.mean([np.mean(scores) for scores in by_task.values()])
+    tasks = f"{len(by_task)} task{'s'[: len(by_task) > 1]}"
+    typer.echo(f"overall, mean of {tasks}: {overall:+.2f}")
 
 
 @elue.command()

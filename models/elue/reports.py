@@ -1,12 +1,13 @@
-"""What ELUE's score and picture need of the reports of `offramp evaluate`."""
+"""What ELUE's score and picture need of reports: those of `offramp evaluate` and `elue report`."""
 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from models.data.notes import note
 from models.elue.score import Place
 from models.errors import TrainingFailed
 from models.quality.costs import MFLOPS
@@ -53,6 +54,23 @@ class Measured(NamedTuple):
             )
         return self.families[wanted]
 
+    def reference(self, references: Sequence["Measured"]) -> list[Place]:
+        """Return the points of static models on this model's task.
+
+        Raises:
+            TrainingFailed: there are none.
+        """
+        own = [each for each in references if each.task == self.task]
+        if not own:
+            known = listed(sorted({each.task for each in references}))
+            raise TrainingFailed(
+                f"{self.name} is measured on {self.task}, the reference on {known}: give reports "
+                "of the same task, or say by --task which one all reports are of"
+            )
+        if self.data and any(each.data not in (None, self.data) for each in own):
+            note(f"{self.name} and the reference were measured on other texts of {self.task}")
+        return [place for each in own for place in each.points(STATIC)]
+
 
 def read_reports(paths: Iterable[Path], task: str | None = None) -> list[Measured]:
     """Read models from reports.
@@ -70,11 +88,6 @@ def read_reports(paths: Iterable[Path], task: str | None = None) -> list[Measure
     return found
 
 
-def task_name(name: str) -> str:
-    """Return `sst2` for `SST-2`."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
 def report_file(path: Path) -> Path:
     """Return a report's file, which may be named by its folder."""
     return path / FIGURES if path.is_dir() else path
@@ -83,26 +96,29 @@ def report_file(path: Path) -> Path:
 def _models(path: Path) -> list[dict[str, Any]]:
     try:
         models = json.loads(report_file(path).read_text("utf-8"))["models"]
+        if all("name" in dict(model) for model in list(models)):
+            return list(models)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        models = None
-    if not isinstance(models, list) or not all(
-        isinstance(model, dict) and "name" in model for model in models
-    ):
-        raise TrainingFailed(
-            f"{path}: no report; `offramp evaluate` writes {FIGURES}, give that file or its folder"
-        )
-    return models
+        pass
+    raise TrainingFailed(
+        f"{path}: no report; `offramp evaluate` writes {FIGURES}, give that file or its folder"
+    )
 
 
 def _model(path: Path, model: dict[str, Any], task: str | None) -> Measured:
     try:
-        data = model["data"]
-        task = task_name(task or data.get("task") or data["name"].partition("/")[0])
-        metric = _METRICS.get(task, CORRELATIONS if model["task"] == "regression" else "accuracy")
-        families, judged_by = _families(model)
+        data, rules = model["data"], model.get("rules", {})
+        # `sst2` for `SST-2`.
+        name = task or data.get("task") or data["name"].partition("/")[0]
+        name = re.sub(r"[^a-z0-9]", "", name.lower())
+        metric = _METRICS.get(name, CORRELATIONS if model["task"] == "regression" else "accuracy")
+        families, judged_by = rules.get("families"), str(rules.get("family_to_judge_by") or STATIC)
+        if families is None:  # of a single exit there are no rules
+            points = [{"metrics": exit_, "costs": exit_["costs"]} for exit_ in model["exits"]]
+            families, judged_by = {STATIC: points}, STATIC
         return Measured(
             name=model["name"],
-            task=task,
+            task=name,
             metric=metric,
             families={
                 f: [_place(p, metric) for p in points] for f, points in families.items() if points
@@ -115,16 +131,6 @@ def _model(path: Path, model: dict[str, Any], task: str | None) -> Measured:
         raise TrainingFailed(f"{path}: {_missing(str(error.args[0]), model['name'])}") from None
     except (TypeError, ValueError, AttributeError, OverflowError):
         raise TrainingFailed(f"{path}: no report of `offramp evaluate`") from None
-
-
-def _families(model: dict[str, Any]) -> tuple[dict[str, list[Any]], str]:
-    rules = model.get("rules", {})
-    if "families" in rules:
-        return rules["families"], str(rules.get("family_to_judge_by") or STATIC)
-    # Of a single exit there are no rules.
-    return {
-        STATIC: [{"metrics": exit_, "costs": exit_["costs"]} for exit_ in model["exits"]]
-    }, STATIC
 
 
 def _place(point: dict[str, Any], metric: str) -> Place:

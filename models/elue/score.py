@@ -10,6 +10,8 @@ import numpy as np
 
 # MFLOPs per text, and performance.
 Place: TypeAlias = tuple[float, float]
+# ELUE's leader boards: models of up to so many million parameters.
+CLASSES = (40, 55, 70, 110)
 # Points whose MFLOPs differ by a smaller share are of the same depth, in several seeds.
 _SAME = 1e-6
 
@@ -64,6 +66,14 @@ def curve(reference: Sequence[Place]) -> list[Place]:
     return [(group[0][0], float(np.mean([p for _, p in group]))) for group in groups]
 
 
-def overall(scores: Sequence[float]) -> float:
-    """Return the mean of the tasks' scores, as ELUE prints it."""
-    return float(np.mean(scores))
+def size_class(parameters: int | None) -> str:
+    """Return the leader board that a model of so many parameters stands on."""
+    if parameters is None:
+        return "-"
+    fitting = [f"{size} M" for size in CLASSES if parameters <= size * 1e6]
+    return fitting[0] if fitting else f"above {CLASSES[-1]} M"
+
+
+def rank(score: float, others: Sequence[float]) -> str:
+    """Return a score's place among all of a leader board, itself included."""
+    return f"{1 + sum(other > score for other in others)} of {len(others)}"

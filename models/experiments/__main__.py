@@ -7,16 +7,15 @@ from typing import Annotated
 import typer
 
 from models.errors import TrainingFailed
-from models.experiments.page import write_page
-from models.experiments.places import Places
-from models.experiments.plan import listing, with_starts
+from models.experiments.context import Context
+from models.experiments.page import missing_minutes, with_starts, write_page
+from models.experiments.record import is_finished
 from models.experiments.run import Run
-from models.experiments.section import Context
 from models.experiments.sections import SECTIONS
 from models.experiments.training import Stopped, ensure
 from models.quality.page import table
 
-_DEFAULT = Places()
+_DEFAULT = Context()
 
 
 def main(
@@ -37,10 +36,17 @@ def main(
 
     After Ctrl-C the same command goes on.
     """
-    chosen = _chosen(sections)
-    context = Context(Places(data=data, runs=runs))
+    for each in sections or []:
+        if not any(name.startswith(each) for name in SECTIONS):
+            raise typer.BadParameter(f"no section {each}; there are {', '.join(SECTIONS)}")
+    chosen = [name for name in SECTIONS if not sections or name.startswith(tuple(sections))]
+    context = Context(data=data, runs=runs)
     if show:
-        rows = listing({name: SECTIONS[name] for name in chosen}, context)
+        rows = []
+        for name in chosen:
+            own = with_starts(SECTIONS[name].runs)
+            done = sum(is_finished(run, context) for run in own)
+            rows.append([name, len(own), done, missing_minutes(own, context)])
         typer.echo(table(["section", "runs", "finished", "minutes left"], rows))
         return
     failed = [] if finished_only else _train(chosen, context)
@@ -49,20 +55,12 @@ def main(
         raise typer.Exit(1)
 
 
-def _chosen(wanted: list[str] | None) -> list[str]:
-    """Return the names of the sections that are meant."""
-    for each in wanted or []:
-        if not any(name.startswith(each) for name in SECTIONS):
-            raise typer.BadParameter(f"no section {each}; there are {', '.join(SECTIONS)}")
-    return [name for name in SECTIONS if not wanted or name.startswith(tuple(wanted))]
-
-
 def _train(chosen: list[str], context: Context) -> list[Run]:
     """Train what the sections need; one run's failure does not keep others from being trained."""
     failed = []
     for run in with_starts(run for name in chosen for run in SECTIONS[name].runs):
         try:
-            ensure(run, context.places, typer.echo)
+            ensure(run, context, typer.echo)
         except TrainingFailed as error:
             typer.echo(f"error: {error}", err=True)
             failed.append(run)

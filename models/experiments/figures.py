@@ -1,152 +1,136 @@
-"""What has been measured of a model, kept on disk, and means over seeds."""
+"""Figures with their intervals, and the one table and the one sentence that show them."""
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from models.quality.costs import LAYERS, RowCost, layer_costs
-from models.quality.data import read_for
-from models.quality.model import open_models
-from models.quality.recorded import Recorded, inputs, recorded
-from serve.bundle.loader import CALIBRATION, MANIFEST, sha256_of
-from serve.bundle.manifest import Precision
-from serve.rules.traits import Traits
+from models.quality import page
+from models.quality.points import Interval
+from serve.rules.traits import listed
 
 LEVEL = 0.95
-# A bundle's manifest names the hashes of its files.
-_NAMED = (MANIFEST, CALIBRATION, "config.json", "tokenizer.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+_ROUNDING = 1e-9
 
 
-class Measured(NamedTuple):
-    """What all exits of a model say of some texts, and what that costs.
-
-    Attributes:
-        recorded: with the correct answers.
-        costs: by unit: layers, and of a model folder the operations.
-    """
-
-    recorded: Recorded
-    costs: Mapping[str, RowCost]
-
-
-class Mean(NamedTuple):
-    """The mean of a figure over seeds.
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A figure with its 95 % interval: of seeds by Student's t, of texts by the bootstrap.
 
     Attributes:
-        value: the mean.
-        half: half the width of its 95 % interval, by Student's t; None of one seed.
+        values: one for each seed; or, of texts, that of all texts and then one for each sample.
+        num_texts: how many texts the bootstrap draws; None of seeds.
     """
 
-    value: float
-    half: float | None
+    values: NDArray[np.float64]
+    num_texts: int | None = None
 
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Mean":
-        """Return the mean of one figure per seed."""
-        count = len(values)
-        value = float(np.mean(values))
+    @property
+    def value(self) -> float:
+        """The mean of the seeds, or the figure of all texts."""
+        return float(self.values.mean() if self.num_texts is None else self.values[0])
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval over seeds; infinite of one seed."""
+        count = len(self.values)
         if count < 2:
-            return cls(value, None)
+            return float("inf")
         quantile = float(stats.t.ppf((1 + LEVEL) / 2, count - 1))
-        return cls(value, quantile * float(np.std(values, ddof=1)) / count**0.5)
+        return quantile * float(np.std(self.values, ddof=1)) / count**0.5
 
-    def shown(self, scale: float = 100.0, digits: int = 1) -> str:
-        """Return the mean with its interval in words, such as `87.6 ± 0.5`."""
-        text = f"{scale * self.value:.{digits}f}"
-        return text if self.half is None else f"{text} ± {scale * self.half:.{digits}f}"
+    @property
+    def interval(self) -> Interval:
+        """The interval; wide open of one seed."""
+        if self.num_texts is not None:
+            return Interval.of(self.values[1:])
+        return Interval(self.value - self.half, self.value + self.half)
 
     @property
     def differs(self) -> bool:
-        """Whether the interval, of a mean of differences, does not hold 0."""
-        return self.half is not None and abs(self.value) > self.half
+        """Whether a difference is shown: the interval does not hold 0."""
+        return not self.interval.low <= 0 <= self.interval.high
+
+    def __sub__(self, other: "Figure") -> "Figure":
+        return Figure(self.values - other.values, self.num_texts)
 
 
-def difference(ours: Sequence[float], others: Sequence[float]) -> Mean:
-    """Return the mean difference of two figures per seed, of the same seeds in the same order."""
-    return Mean.of([a - b for a, b in zip(ours, others, strict=True)])
+class Column(NamedTuple):
+    """A column of figures.
+
+    Attributes:
+        head: its heading.
+        scale: what a figure is multiplied by; as a rule shares become percent.
+        digits: after the point.
+        signed: whether the figures are differences.
+    """
+
+    head: str
+    scale: float = 100.0
+    digits: int = 1
+    signed: bool = False
+
+    def cell(self, figure: Figure) -> str:
+        """Return a figure with its interval.
+
+        If no sample of the texts has a difference, no text has changed, and the interval says
+        nothing: then the exact bound of the share that may change stands in its place.
+        """
+        if not np.isfinite(figure.value):
+            return "-"
+        count, value = figure.num_texts, self._number(figure.value)
+        if count is None:
+            half = self.scale * figure.half
+            return value if np.isinf(half) else f"{value} ± {half:.{self.digits}f}"
+        if self.signed and np.abs(figure.values).max() < _ROUNDING:
+            return f"0 of {count:,}: at most {100 * most_share(count):.2f} %"
+        low, high = map(self._number, figure.interval)
+        return f"{value} ({low} to {high})"
+
+    def _number(self, value: float) -> str:
+        return f"{self.scale * value:{'+' if self.signed else ''}.{self.digits}f}"
 
 
-def measured(
-    folder: Path, data: Sequence[Path], kept: Path, precision: Precision = "fp32"
-) -> Measured:
-    """Run labelled texts through all exits, or read what that has given before.
+def by_column(seeds: ArrayLike) -> list[Figure]:
+    """Return the figure of each column of (seeds, columns)."""
+    return [Figure(values) for values in np.asarray(seeds, np.float64).T]
+
+
+def table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a Markdown table; the cells of a `Column` are figures, other cells stand as given."""
+    shown = [
+        [c.cell(v) if isinstance(c, Column) and v is not None else v
+         for c, v in zip(columns, row, strict=True)]
+        for row in rows
+    ]  # fmt: skip
+    return page.table([c.head if isinstance(c, Column) else c for c in columns], shown)
+
+
+def verdict(what: str, gaps: Mapping[str, Figure], column: Column) -> str:
+    """Return which of several differences are shown.
 
     Args:
-        folder: a bundle, a model folder or a checkpoint.
-        data: files that are taken together.
-        kept: the folder for what is kept; the same files of model and data find it again.
-        precision: of a bundle.
+        what: the difference, such as `patience less entropy`.
+        gaps: the differences by what they are of.
+        column: how they are written.
     """
-    path = kept / f"{folder.name}-{_key(folder, data, precision)[:16]}.npz"
-    if path.is_file():
-        return _read(path)
-    found = _run(folder, data, precision)
-    kept.mkdir(parents=True, exist_ok=True)
-    _write(path, found)
-    return found
+    words, signed = [], column._replace(signed=True)
+    for sign, side in ((1, "higher"), (-1, "lower")):
+        shown = [
+            f"{name} ({signed.cell(gap)})"
+            for name, gap in gaps.items()
+            if gap.differs and gap.value * sign > 0
+        ]
+        words += [f"{side} for {listed(shown)}"] if shown else []
+    same = sum(not gap.differs for gap in gaps.values())
+    above = sum(gap.value > 0 for gap in gaps.values())
+    words += [f"no difference is shown for {same} of {len(gaps)}"] if same else []
+    return f"{what}: {'; '.join(words)}. The mean is above 0 for {above} of {len(gaps)}."
 
 
-def _key(folder: Path, data: Sequence[Path], precision: str) -> str:
-    files = [folder / name for name in _NAMED if (folder / name).is_file()]
-    if not (folder / MANIFEST).is_file():
-        files += sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
-    parts = [precision, *(sha256_of(path) for path in [*files, *data])]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _run(folder: Path, data: Sequence[Path], precision: str) -> Measured:
-    (model,) = open_models([folder], [precision])
-    traits = model.source.traits
-    examples = [example for path in data for example in read_for(path, traits).examples]
-    found = recorded(model.source, *inputs(examples))
-    if (folder / MANIFEST).is_file():  # whose costs are times, which are not kept
-        return Measured(found, {LAYERS: layer_costs(traits.exits, found.num_rows)})
-    costs = model.costs(found.num_tokens)
-    return Measured(found, {k: each for k, each in costs.items() if isinstance(each, RowCost)})
-
-
-def _write(path: Path, found: Measured) -> None:
-    said = found.recorded
-    arrays: dict[str, Any] = {
-        "logits": said.logits,
-        "num_tokens": said.num_tokens,
-        "gold": said.gold,
-        "counted": said.counted,
-        "uncertainty": said.uncertainty,
-        "temperatures": np.array(said.temperatures),
-        "traits": np.array(json.dumps(asdict(said.traits))),
-        **{f"cost {unit}": np.stack(cost) for unit, cost in found.costs.items()},
-    }
-    partial = path.with_suffix(".partial.npz")
-    np.savez(partial, **{name: each for name, each in arrays.items() if each is not None})
-    partial.replace(path)
-
-
-def _read(path: Path) -> Measured:
-    with np.load(path) as file:
-        arrays: dict[str, Any] = dict(file)
-    said = Recorded(
-        _traits(json.loads(str(arrays["traits"]))),
-        tuple(arrays["temperatures"].tolist()),
-        arrays["logits"],
-        arrays.get("counted"),
-        arrays.get("uncertainty"),
-        num_tokens=arrays["num_tokens"],
-        gold=arrays["gold"],
-    )
-    costs = {k.removeprefix("cost "): RowCost(*v) for k, v in arrays.items() if k[:5] == "cost "}
-    return Measured(said, costs)
-
-
-def _traits(stored: dict[str, Any]) -> Traits:
-    scores = stored["score_temperatures"]
-    tuples = {name: tuple(stored[name]) for name in ("exits", "labels")}
-    tuples["score_temperatures"] = scores and tuple(map(tuple, scores))
-    return Traits(**stored | tuples)
+def most_share(num_texts: int, level: float = LEVEL) -> float:
+    """Return the one-sided upper bound of a share of which no text of so many was seen."""
+    return float(1 - (1 - level) ** (1 / num_texts))

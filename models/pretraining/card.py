@@ -27,10 +27,11 @@ _NAMES = {"accuracy": "masked words named %", "loss": "their loss", "order": "or
 
 def summary(title: str, figures: Sequence[ExitFigures]) -> str:
     """Return a line of all exits' figures on the held-out texts."""
-    parts = []
-    for metric in figures[0].measured:
-        values = "  ".join(f"{each.layer}: {_shown(each, metric)}" for each in figures)
-        parts.append(f"{_NAMES[metric]}  {values}")
+    parts = [
+        f"{_NAMES[metric]}  "
+        + "  ".join(f"{each.layer}: {_shown(each, metric)}" for each in figures)
+        for metric in figures[0].measured
+    ]
     return f"{title}, per exit: {'; '.join(parts)}"
 
 
@@ -38,10 +39,22 @@ def write_card(
     job: PretrainJob, before: Sequence[ExitFigures], after: Sequence[ExitFigures]
 ) -> None:
     """Write figures and training into the folder's README.md; its other parts are kept."""
-    path = job.out / "README.md"
+    path, metrics = job.out / "README.md", after[0].measured
+    head = [f"{_NAMES[metric]}, {when}" for metric in metrics for when in ("before", "after")]
+    rows = [
+        [new.layer, *(_shown(each, metric) for metric in metrics for each in (old, new))]
+        for old, new in zip(before, after, strict=True)
+    ]
+    figures = f"On held-out texts:\n\n{table(['exit layer', *head], rows)}"
+    texts = ", ".join(f"`{each.name}` (sha256 `{sha256_of(each)[:12]}...`)" for each in job.texts)
+    training = [
+        f"Texts: {texts}. Sum of the exits' losses in gradient equilibrium, two groups of exits in "
+        "turn.",
+        *as_repeated(command(job)),
+    ]
     card = path.read_text("utf-8") if path.is_file() else _NEW_CARD.format(name=job.out.name)
-    card = replace_between(card, FIGURES, _figures(before, after))
-    path.write_text(replace_between(card, TRAINING, _training(job)), "utf-8")
+    card = replace_between(card, FIGURES, figures)
+    path.write_text(replace_between(card, TRAINING, "\n".join(training)), "utf-8")
 
 
 def command(job: PretrainJob) -> str:
@@ -63,30 +76,6 @@ def command(job: PretrainJob) -> str:
     return " ".join(["offramp pretrain", *words, "--bf16" if config.bf16 else "--no-bf16"])
 
 
-def _figures(before: Sequence[ExitFigures], after: Sequence[ExitFigures]) -> str:
-    metrics = after[0].measured
-    head = [
-        "exit layer",
-        *(f"{_NAMES[m]}, {when}" for m in metrics for when in ("before", "after")),
-    ]
-    rows = [
-        [new.layer, *(_shown(each, metric) for metric in metrics for each in (old, new))]
-        for old, new in zip(before, after, strict=True)
-    ]
-    return f"On held-out texts:\n\n{table(head, rows)}"
-
-
 def _shown(figures: ExitFigures, metric: str) -> str:
     value = figures.value(metric)
     return f"{value:.3f}" if metric == "loss" else hundredths(value)
-
-
-def _training(job: PretrainJob) -> str:
-    texts = ", ".join(f"`{path.name}` (sha256 `{sha256_of(path)[:12]}...`)" for path in job.texts)
-    return "\n".join(
-        [
-            f"Texts: {texts}. Sum of the exits' losses in gradient equilibrium, two groups of "
-            "exits in turn.",
-            *as_repeated(command(job)),
-        ]
-    )

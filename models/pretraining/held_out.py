@@ -1,8 +1,8 @@
 """Measures what every exit finds in held-out texts."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -14,19 +14,6 @@ from models.pretraining.model import Found, PretrainingModel
 from serve.bundle.calibration import ExitFigures
 
 _ROWS = 32
-
-
-class _Counts(NamedTuple):
-    """Sums over texts of one exit."""
-
-    words: float = 0.0
-    named: float = 0.0
-    loss: float = 0.0
-    pairs: float = 0.0
-    told: float = 0.0
-
-    def plus(self, other: "_Counts") -> "_Counts":
-        return _Counts(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class HeldOut:
@@ -47,15 +34,15 @@ class HeldOut:
             are pairs.
         """
         self._model.eval()
-        device = next(self._model.parameters()).device
-        sums = [_Counts()] * len(self._model.exits)
+        exits, device = self._model.exits, next(self._model.parameters()).device
+        sums = np.zeros((len(exits), 5))
         with torch.inference_mode():
             for masked in self._batches:
                 here = masked.to(device)
-                found = self._model.found(here, self._model.exits)
-                counts = [_counts(each, here.batch.labels) for each in found]
-                sums = [a.plus(b) for a, b in zip(sums, counts, strict=True)]
-        return tuple(map(_figures, self._model.exits, sums))
+                sums += [
+                    _sums(found, here.batch.labels) for found in self._model.found(here, exits)
+                ]
+        return tuple(_figures(*each) for each in zip(exits, sums.tolist(), strict=True))
 
 
 def _masked(rows: Sequence[EncodedRow], masking: Masking, pad_id: int) -> Iterator[MaskedBatch]:
@@ -66,20 +53,18 @@ def _masked(rows: Sequence[EncodedRow], masking: Masking, pad_id: int) -> Iterat
         yield masking(collate(by_length[start : start + _ROWS], pad_id), generator)
 
 
-def _counts(found: Found, order: torch.Tensor) -> _Counts:
+def _sums(found: Found, order: torch.Tensor) -> list[float]:
+    """Return an exit's hidden words, those named, their loss, its pairs, and those told."""
     named = (found.words.argmax(dim=-1) == found.targets).sum()
     loss = functional.cross_entropy(found.words.float(), found.targets, reduction="sum")
     pairs = told = torch.zeros(())
     if found.order is not None:
         pairs = (order != IGNORED).sum()
         told = (found.order.argmax(dim=-1) == order).sum()
-    counts = (torch.tensor(len(found.targets)), named, loss, pairs, told)
-    return _Counts(*(count.item() for count in counts))
+    return [len(found.targets), *(each.item() for each in (named, loss, pairs, told))]
 
 
-def _figures(layer: int, counts: _Counts) -> ExitFigures:
-    words = max(1, counts.words)
-    metrics = {"loss": counts.loss / words}
-    if counts.pairs:
-        metrics["order"] = counts.told / counts.pairs
-    return ExitFigures(layer=layer, accuracy=counts.named / words, metrics=metrics)
+def _figures(layer: int, sums: Sequence[float]) -> ExitFigures:
+    words, named, loss, pairs, told = sums
+    metrics = {"loss": loss / max(1, words)} | ({"order": told / pairs} if pairs else {})
+    return ExitFigures(layer=layer, accuracy=named / max(1, words), metrics=metrics)

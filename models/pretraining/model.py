@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PreTrainedModel
 
+from models.data.alignment import IGNORED
 from models.encoder_with_heads import EncoderWithHeads
 from models.encoders.backbone import Backbone
 from models.encoders.families import build_backbone
@@ -71,3 +74,21 @@ class PretrainingModel(EncoderWithHeads):
             if self.heads:
                 order = self.heads[self.exits.index(layer)](hidden, batch.attention_mask)
             yield Found(words, masked.targets, order)
+
+
+def sum_of_exits(found: Sequence[Found], order: Tensor) -> Tensor:
+    """Return the sum over exits of masked words' and texts' order's cross-entropy.
+
+    Args:
+        found: by each exit, in float32.
+        order: (rows,) 0, 1 where two texts have changed places, `IGNORED` where there is one.
+    """
+    losses = [_mean(each.words, each.targets) for each in found]
+    losses += [_mean(each.order, order) for each in found if each.order is not None]
+    return torch.stack(losses).sum()
+
+
+def _mean(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy; of nothing it is 0."""
+    total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
+    return total / (targets != IGNORED).sum().clamp(min=1)

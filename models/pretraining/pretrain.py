@@ -22,15 +22,12 @@ from models.encoders.families import read_config
 from models.errors import TrainingFailed
 from models.multi_exit import check_exits
 from models.pretraining.card import summary, write_card
-from models.pretraining.documents import Document, are_ordered, read_documents
 from models.pretraining.held_out import HeldOut
 from models.pretraining.job import PretrainJob
 from models.pretraining.language_model import read_language_model
-from models.pretraining.masking import Masking
-from models.pretraining.model import Found, PretrainingModel
-from models.pretraining.objective import sum_of_exits
-from models.pretraining.rows import split_rows
-from models.pretraining.vocabulary import masking_of
+from models.pretraining.masking import Masking, masking_of
+from models.pretraining.model import Found, PretrainingModel, sum_of_exits
+from models.pretraining.rows import Document, are_ordered, read_documents, split_rows
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
 from models.training.checks import check_out

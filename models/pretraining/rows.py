@@ -1,17 +1,24 @@
-"""Documents to rows: chunks of a document, in two parts where the order of parts is to be told."""
+"""Texts to rows: documents, their chunks, and two parts where the order of parts is to be told."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from itertools import groupby
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from models.data.alignment import IGNORED
+from models.data.columns import KNOWN, Columns
 from models.data.examples import Example
+from models.data.records import is_plain
+from models.data.tagged_sentences import has_words
+from models.data.unlabelled import plain_lines, read_unlabelled
 from models.errors import UnusableData
-from models.pretraining.documents import Document, are_ordered
 
+# Sentences in order.
+Document: TypeAlias = list[str]
 # Consecutive sentences of a document that fill a row.
 Chunk: TypeAlias = tuple[str, ...]
 
@@ -22,11 +29,36 @@ MOST_HELD_OUT = 1000
 _AT_A_TIME = 1000
 
 
-class Split(NamedTuple):
-    """Rows to train on, and rows to measure on."""
+def read_documents(paths: Sequence[Path], columns: Columns = KNOWN) -> list[Document]:
+    """Read files of texts.
 
-    train: list[Example]
-    held_out: list[Example]
+    In a `.txt` with blank lines, each block of lines is a document with a sentence per line. In any
+    other file each text is a document of its own.
+
+    Args:
+        paths: `.txt`, or any format of labelled data, whose labels are not read.
+        columns: those that the user names.
+
+    Raises:
+        UnusableData: an unreadable file, columns that are not known, or a file without texts.
+    """
+    return [document for path in paths for document in _read(path, columns)]
+
+
+def are_ordered(documents: Iterable[Document]) -> bool:
+    """Return whether there are documents of several sentences, whose order can be told."""
+    return any(len(document) > 1 for document in documents)
+
+
+def _read(path: Path, columns: Columns) -> list[Document]:
+    if has_words(path, columns) or not is_plain(path) or columns != KNOWN:
+        texts = read_unlabelled(path, columns)
+        return [[part] for text in texts for part in text if part]
+    filled = groupby(plain_lines(path), bool)
+    blocks = [list(lines) for is_filled, lines in filled if is_filled]
+    if not blocks:
+        raise UnusableData(f"{path}: the file has no texts")
+    return blocks if len(blocks) > 1 else [[line] for line in blocks[0]]
 
 
 def split_rows(
@@ -34,8 +66,8 @@ def split_rows(
     tokenizer: Tokenizer,
     max_tokens: int,
     seed: int,
-) -> Split:
-    """Return the documents as rows.
+) -> tuple[list[Example], list[Example]]:
+    """Return the documents as rows to train on, and rows to measure on.
 
     Where documents have several sentences, a row of several is a pair of texts. Its label is 0, or
     1 if the texts have changed places, which half of them do (ALBERT's sentence order; Lan et al.
@@ -56,7 +88,9 @@ def split_rows(
     ordered = are_ordered(documents)
     room = max_tokens - tokenizer.num_special_tokens_to_add(is_pair=ordered)
     chunks = list(_chunks(documents, tokenizer, room))
-    by_hash = sorted(dict.fromkeys(chunks), key=_hash)
+    by_hash = sorted(
+        dict.fromkeys(chunks), key=lambda c: hashlib.sha256("\n".join(c).encode()).digest()
+    )
     if len(by_hash) < 2:
         raise UnusableData(
             f"the texts give {len(by_hash)} different row(s): expected two at least, one to train "
@@ -67,11 +101,7 @@ def split_rows(
     train = [_example(chunk, ordered, rng) for chunk in chunks if chunk not in measured]
     # From another generator: every seed measures on the same pairs.
     rng = np.random.default_rng(0)
-    return Split(train, [_example(chunk, ordered, rng) for chunk in by_hash[:count]])
-
-
-def _hash(chunk: Chunk) -> bytes:
-    return hashlib.sha256("\n".join(chunk).encode()).digest()
+    return train, [_example(chunk, ordered, rng) for chunk in by_hash[:count]]
 
 
 def _example(chunk: Chunk, ordered: bool, rng: np.random.Generator) -> Example:

@@ -1,24 +1,38 @@
-"""The sections of the page, in its order, by the names that the command takes."""
+"""The sections of the page, in its order, by the names that the command takes.
+
+A file has the published figures, what is measured, and the text around it. What several share is in
+`models.experiments.tried` (rules on a recording) and `models.experiments.figures` (figures with
+their intervals, the table and the sentence that show them).
+"""
 
 from collections.abc import Mapping
 
-from models.experiments.recipes import (
-    RECIPES_MPNET,
-    RECIPES_MRPC,
-    RECIPES_SST2,
-    STAGES_MRPC,
-    STAGES_SST2,
+from models.experiments.page import Section
+from models.experiments.sections import (
+    condition,
+    deebert,
+    difficulty,
+    diversity,
+    elasticbert,
+    fastbert,
+    patience,
+    redundancy,
 )
-from models.experiments.reference_curve import REFERENCE
-from models.experiments.section import Section
-from models.experiments.sections.papers import PAPERS
+from models.experiments.sections.depths import BERXIT, TAGGER
+from models.experiments.sections.recipes import RECIPES
+from models.experiments.sections.reference import REFERENCE
 
 SECTIONS: Mapping[str, Section] = {
-    "recipes-sst2": RECIPES_SST2,
-    "recipes-mrpc": RECIPES_MRPC,
-    "recipes-mpnet": RECIPES_MPNET,
-    "stages-sst2": STAGES_SST2,
-    "stages-mrpc": STAGES_MRPC,
+    **RECIPES,
     "reference": REFERENCE,
-    **PAPERS,
+    "deebert": deebert.SECTION,
+    "patience": patience.SECTION,
+    "patience-condition": condition.SECTION,
+    "diversity": diversity.SECTION,
+    "berxit": BERXIT,
+    "tagger": TAGGER,
+    "fastbert": fastbert.SECTION,
+    "elasticbert": elasticbert.SECTION,
+    "difficulty": difficulty.SECTION,
+    "redundancy": redundancy.SECTION,
 }

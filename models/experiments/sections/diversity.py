@@ -1,14 +1,16 @@
 """Sun et al. 2021: exits trained to differ from each other, under patience and voting."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from models.experiments.figures import Mean, difference
-from models.experiments.recipe_table import BASELINE, Row
-from models.experiments.recipes import run_of
-from models.experiments.run import SEEDS, DataName, Run
-from models.experiments.section import Context, Section
+import numpy as np
+
+from models.experiments.context import Context
+from models.experiments.figures import Column, Figure, table, verdict
+from models.experiments.page import Section
+from models.experiments.run import DataName, Run
 from models.experiments.sections.patience import NAMES, SPEED, VOTING, at_speed
-from models.quality.page import table
+from models.experiments.sections.recipes import runs_of
+from models.quality.recorded import Recorded
 from models.quality.rule_families import ENTROPY, PATIENCE
 
 DATA: tuple[DataName, ...] = ("sst2", "mrpc")
@@ -22,46 +24,42 @@ _ABOUT = (
 )
 
 
-def write(context: Context) -> str:
-    """Return the table, and how many of its cells show a change."""
-    gaps = {
-        (weight, data): compared(_scores(context, None, data), _scores(context, weight, data))
-        for data in DATA
-        for weight in WEIGHTS
+def write(context: Context) -> Iterator[str]:
+    """Yield the table, and which of its cells show a change."""
+    gaps: dict[tuple[str, str], list[Figure]] = {}
+    for data in DATA:
+        plain = _scores(context, _runs(None, data))
+        for weight in WEIGHTS:
+            for rule, own in _scores(context, _runs(weight, data)).items():
+                gaps.setdefault((weight, rule), []).append(own - plain[rule])
+    columns = [Column(data, digits=2) for data in DATA]
+    rows = [[weight, NAMES[rule], *found] for (weight, rule), found in gaps.items()]
+    yield table(["weight", "rule", *columns], rows)
+    cells = {
+        f"{data} by {NAMES[rule]} with {weight}": gap
+        for (weight, rule), found in gaps.items()
+        for data, gap in zip(DATA, found, strict=True)
     }
-    rows = [
-        [weight, NAMES[rule], *(gaps[weight, data][place].shown(digits=2) for data in DATA)]
-        for weight in WEIGHTS
-        for place, rule in enumerate(RULES)
-    ]
-    every = [gap for found in gaps.values() for gap in found]
-    better, worse = (sum(g.differs and g.value * sign > 0 for g in every) for sign in (1, -1))
-    words = f"Of {len(every)} cells {better} show a gain and {worse} a loss."
-    return "\n\n".join([_ABOUT, table(["weight", "rule", *DATA], rows), words])
+    yield verdict("Diversity less `joint`", cells, columns[0])
 
 
-def _runs(weight: str | None, data: DataName) -> list[Run]:
-    row = Row(BASELINE, ("--diversity", weight) if weight else ())
-    return [run_of(row, seed, data) for seed in SEEDS]
+def _runs(weight: str | None, data: DataName) -> tuple[Run, ...]:
+    return runs_of(("--diversity", weight) if weight else (), data)
 
 
 SECTION = Section(
     "Diversity of exits",
-    tuple(run for data in DATA for weight in (None, *WEIGHTS) for run in _runs(weight, data)),
+    _ABOUT,
     write,
+    tuple(run for data in DATA for weight in (None, *WEIGHTS) for run in _runs(weight, data)),
 )
 
 
-def compared(plain: Sequence[Sequence[float]], diverse: Sequence[Sequence[float]]) -> list[Mean]:
-    """Return each rule's difference.
-
-    Args:
-        plain: accuracy by rule, one per seed.
-        diverse: of the same seeds.
-    """
-    return [difference(one, other) for one, other in zip(diverse, plain, strict=True)]
+def scores(models: Sequence[Recorded]) -> dict[str, Figure]:
+    """Return the accuracy of some seeds at the speed, by rule."""
+    found = [at_speed(recorded, samples=0) for recorded in models]
+    return {rule: Figure(np.array([each[rule].value for each in found])) for rule in RULES}
 
 
-def _scores(context: Context, weight: str | None, data: DataName) -> list[list[float]]:
-    found = [at_speed(context.recorded(run)) for run in _runs(weight, data)]
-    return [[each[rule].score.value for each in found] for rule in RULES]
+def _scores(context: Context, runs: Sequence[Run]) -> dict[str, Figure]:
+    return scores([context.measured(run).recorded for run in runs])

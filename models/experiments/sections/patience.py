@@ -1,27 +1,24 @@
 """PABEE (Zhou et al. 2020) and voting (Sun et al. 2021): exits that agree, at equal speed."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from models.experiments.section import Context, Section
-from models.experiments.sections.models import MRPC_MPNET, SST2_MINILM, SST2_MPNET, not_there
-from models.experiments.sections.sampled import Sampled
-from models.experiments.sections.tried import Tried
-from models.quality.page import table
-from models.quality.points import STATIC
+from models.experiments.context import Context
+from models.experiments.figures import Column, Figure, table, verdict
+from models.experiments.page import Section
+from models.experiments.tried import Tried
+from models.quality.points import SAMPLES, STATIC
 from models.quality.recorded import Recorded
 from models.quality.rule_families import ENTROPY, PATIENCE, rule_families
-from serve.rules.traits import listed
 
-MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET)
 SPEED = 1.5
-VOTING = "voting"
+VOTING, FULL = "voting", "full depth"
 NAMES = {
     STATIC: "stop at the same layer",
     ENTROPY: "entropy (DeeBERT)",
     PATIENCE: "patience (PABEE)",
     VOTING: "voting (Sun et al.)",
 }
+CHANGE = Column("", digits=2, signed=True)
 
 _ABOUT = (
     f"Accuracy less full depth's, in points, at {SPEED} times fewer layers in the mean; "
@@ -29,57 +26,32 @@ _ABOUT = (
 )
 
 
-class AtSpeed(NamedTuple):
-    """A rule at a mean depth.
-
-    Attributes:
-        score: the main metric; None if the rule does not reach the depth.
-        gained: that less full depth's.
-    """
-
-    score: Sampled
-    gained: Sampled
-
-
-def write(context: Context) -> str:
-    """Return a table of all models that are there, and a sentence for each."""
-    blocks, cells, sentences = [_ABOUT], dict[str, dict[str, str]](), []
-    for model in MODELS:
-        if model.is_trained(context):
-            recorded = model.recorded(context)
-            found = at_speed(recorded)
-            cells[model.name] = {
-                name: each.gained.change(recorded.num_rows) for name, each in found.items()
-            }
-            sentences.append(sentence(model.name, found))
-    if cells:
-        rows = [[NAMES[n], *(each.get(n) for each in cells.values())] for n in NAMES]
-        blocks += [table(["rule", *cells], rows), " ".join(sentences)]
-    return "\n\n".join(block for block in (*blocks, not_there(context, MODELS)) if block)
+def write(context: Context) -> Iterator[str]:
+    """Yield a table of the models that are there, and a sentence for each."""
+    found, verdicts = {}, []
+    for model in SECTION.there(context):
+        scores = at_speed(context.measured(model).recorded)
+        full, entropy = scores.pop(FULL), scores[ENTROPY]
+        found[model] = {name: score - full for name, score in scores.items()}
+        gaps = {NAMES[n]: score - entropy for n, score in scores.items() if n != ENTROPY}
+        verdicts.append(f"* {verdict(f'{model}, less entropy', gaps, CHANGE)}")
+    columns = [CHANGE._replace(head=model) for model in found]
+    rows = [[words, *(each.get(name) for each in found.values())] for name, words in NAMES.items()]
+    yield table(["rule", *columns], rows)
+    yield "\n".join(verdicts)
 
 
-SECTION = Section("PABEE and voting: agreement of exits at 1.5 times the speed", (), write)
+SECTION = Section(
+    "PABEE and voting: agreement of exits at 1.5 times the speed",
+    _ABOUT,
+    write,
+    models=("sst2-mpnet", "sst2-minilm", "mrpc-mpnet"),
+)
 
 
-def at_speed(recorded: Recorded, speed: float = SPEED) -> dict[str, AtSpeed]:
-    """Return what each rule gives at so many times fewer layers, where it reaches that."""
+def at_speed(recorded: Recorded, samples: int = SAMPLES) -> dict[str, Figure]:
+    """Return the accuracy of each rule that is as fast, and that at full depth."""
     families = rule_families(recorded)
-    tried = Tried(recorded, {name: families[name] for name in NAMES if name in families})
-    found = {name: tried.at(name, tried.depth / speed) for name in tried.points}
-    return {name: AtSpeed(s, s - tried.full) for name, s in found.items() if s is not None}
-
-
-def sentence(name: str, found: Mapping[str, AtSpeed]) -> str:
-    """Return which rules are shown to be better or worse than entropy."""
-    entropy = found[ENTROPY].score
-    gaps = {NAMES[rule]: each.score - entropy for rule, each in found.items() if rule != ENTROPY}
-    better = [rule for rule, gap in gaps.items() if gap.shown and gap.value > 0]
-    worse = [rule for rule, gap in gaps.items() if gap.shown and gap.value < 0]
-    if not better and not worse:
-        return f"{name}: no rule is shown to be better or worse than entropy."
-    words = [
-        f"shown to be {how} than entropy: {listed(rules)}"
-        for how, rules in (("better", better), ("worse", worse))
-        if rules
-    ]
-    return f"{name}: {'; '.join(words)}."
+    tried = Tried(recorded, {n: families[n] for n in NAMES if n in families}, samples=samples)
+    found = {name: tried.at(name, tried.depth / SPEED) for name in tried.points}
+    return {FULL: tried.full} | {name: score for name, score in found.items() if score is not None}

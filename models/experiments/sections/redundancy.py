@@ -1,21 +1,21 @@
 """Why layers are redundant: how little answers and hidden states change from layer to layer."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.nn.functional import cosine_similarity
 
 from models.checkpoints import load
-from models.experiments.budgets import ENCODERS
-from models.experiments.recipe_table import BASELINE
-from models.experiments.recipes import DEPTHS, STAGES, run_of
-from models.experiments.run import SEEDS, Run
-from models.experiments.section import Context, Section
-from models.experiments.sections.models import examples_of
-from models.experiments.sections.similarity import States, cka, states_of
+from models.experiments.context import Context
+from models.experiments.figures import Column, Figure, table
+from models.experiments.page import Section
+from models.experiments.run import DEPTHS, ENCODERS, Run
+from models.experiments.sections.recipes import BASELINE, STAGES, runs_of
 from models.multi_exit import MultiExitModel
-from models.quality.page import table
+from models.quality.data import read_for
 from models.quality.recorded import Recorded, inputs
 from models.quality.source import TorchSource
 from models.quality.style import spread
@@ -27,7 +27,12 @@ _FEW = 0.01
 # `frozen` keeps a classifier as it was fine-tuned without exits, and adds heads that tell what its
 # layers know.
 _NAMES = {"frozen": "fine-tuned without exits", BASELINE: "trained with all exits"}
-_UNTUNED = "encoder before any training"
+_RUNS = {
+    _NAMES[row.name]: runs_of(row.options, "sst2", frozen=row.frozen)
+    for name in _NAMES
+    for row in STAGES
+    if row.name == name
+}
 
 _ABOUT = (
     f"How alike the hidden states before and after each layer are, on {NUM_TEXTS} texts of SST-2: "
@@ -37,6 +42,19 @@ _ABOUT = (
     "mean of three seeds. A model that was fine-tuned without exits got its heads afterwards, with "
     "all else frozen."
 )
+
+
+class States(NamedTuple):
+    """The hidden states of some texts.
+
+    Attributes:
+        means: (1 + layers, texts, width) the mean over a text's tokens, of the embeddings first.
+        cosines: (layers, texts) of a token's states before and after a layer, the mean over the
+            text's tokens.
+    """
+
+    means: NDArray[np.float64]
+    cosines: NDArray[np.float64]
 
 
 class Redundancy(NamedTuple):
@@ -54,27 +72,21 @@ class Redundancy(NamedTuple):
     cosine: NDArray[np.float64]
 
 
-def _runs(name: str) -> list[Run]:
-    (row,) = (row for row in STAGES if row.name == name)
-    return [run_of(row, seed, "sst2") for seed in SEEDS]
+_LINES = (Column("answers changed %"), Column("alignment", 1.0, 3), Column("cosine", 1.0, 2))
 
 
-def write(context: Context) -> str:
-    """Return the table, and a sentence for each model."""
-    found = {
-        words: mean([_measured(context, run) for run in _runs(name)])
-        for name, words in _NAMES.items()
-    }
-    found = {_UNTUNED: _of_encoder(context), **found}
-    depth = DEPTHS["minilm"]
-    head = ["model", "", *(f"layer {layer}" for layer in range(1, depth + 1))]
-    rows = [[name, *cells] for name, each in found.items() for cells in _lines(each)]
-    words = " ".join(sentence(words, found[words]) for words in _NAMES.values())
-    return "\n\n".join([_ABOUT, table(head, rows), words])
+def write(context: Context) -> Iterator[str]:
+    """Yield the table, and a sentence for each trained model."""
+    found = {"encoder before any training": _of_encoder(context)}
+    for name, runs in _RUNS.items():
+        found[name] = mean([_measured(context, run) for run in runs])
+    rows = [row for name, each in found.items() for row in lines(name, each)]
+    yield table(["model", "", *(f"layer {k + 1}" for k in range(DEPTHS["minilm"]))], rows)
+    yield " ".join(sentence(name, found[name]) for name in _RUNS)
 
 
 SECTION = Section(
-    "Why layers are redundant", tuple(run for name in _NAMES for run in _runs(name)), write
+    "Why layers are redundant", _ABOUT, write, tuple(r for runs in _RUNS.values() for r in runs)
 )
 
 
@@ -95,6 +107,14 @@ def mean(found: Sequence[Redundancy]) -> Redundancy:
     return Redundancy(*(np.mean(figures, axis=0) for figures in zip(*found, strict=True)))
 
 
+def lines(name: str, found: Redundancy) -> Iterator[list[Any]]:
+    """Yield the lines of the table that have figures."""
+    for column, values in zip(_LINES, found, strict=True):
+        if np.isfinite(values).any():
+            cells = (column.cell(Figure(np.array([value]))) for value in values)
+            yield [name, column.head, *cells]
+
+
 def sentence(name: str, found: Redundancy) -> str:
     """Return from which layer on exits change few answers, and how alike states are there."""
     changed = found.changed[1:]
@@ -111,27 +131,68 @@ def sentence(name: str, found: Redundancy) -> str:
     )
 
 
-def _lines(found: Redundancy) -> Iterator[list[str]]:
-    if np.isfinite(found.changed).any():
-        yield ["answers changed %", "-", *(f"{100 * share:.1f}" for share in found.changed[1:])]
-    yield ["alignment", *(f"{each:.3f}" for each in found.alignment)]
-    yield ["cosine", *(f"{each:.2f}" for each in found.cosine)]
+def cka(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return the linear centred kernel alignment of two layers' states, 1 for equal geometry.
+
+    Kornblith et al. 2019, with the unbiased estimate of the dependence (Song et al. 2012): the
+    plain one calls independent states alike when they are wider than there are texts.
+
+    Args:
+        one: (texts, width), four texts or more.
+        other: (texts, width).
+    """
+    first, second = _kernel(one), _kernel(other)
+    scale = _dependence(first, first) * _dependence(second, second)
+    return float(_dependence(first, second) / np.sqrt(scale))
+
+
+def _kernel(states: NDArray[np.float64]) -> NDArray[np.float64]:
+    centred = states - states.mean(axis=0)
+    kernel: NDArray[np.float64] = centred @ centred.T
+    np.fill_diagonal(kernel, 0.0)
+    return kernel
+
+
+def _dependence(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return the unbiased Hilbert-Schmidt criterion of kernels without their diagonals."""
+    count = len(one)
+    product = one @ other
+    means = one.sum() * other.sum() / ((count - 1) * (count - 2))
+    found = np.trace(product) + means - 2 * product.sum() / (count - 2)
+    return float(found / (count * (count - 3)))
+
+
+def states_of(model: MultiExitModel, texts: Sequence[Tokens]) -> States:
+    """Run texts one by one through all layers; no padding is among the states."""
+    means, cosines = [], []
+    for tokens in texts:
+        ids, types = (torch.from_numpy(x)[None] for x in (tokens.input_ids, tokens.token_type_ids))
+        mask = torch.ones_like(ids)
+        with torch.inference_mode():
+            states = [model.backbone.embed(ids, types, mask)]
+            for layer in range(model.backbone.depth):
+                states.append(model.run_layers(states[-1], mask, layer, layer + 1))
+            every = torch.stack(states)[:, 0].double()  # (1 + layers, tokens, width)
+            similar = cosine_similarity(every[1:], every[:-1], dim=-1)
+        means.append(every.mean(dim=1).numpy())
+        cosines.append(similar.mean(dim=1).numpy())
+    return States(np.stack(means, axis=1), np.stack(cosines, axis=1))
 
 
 def _measured(context: Context, run: Run) -> Redundancy:
-    loaded = load(context.folder(run))
-    recorded = context.recorded(run)
-    return redundancy(recorded, states_of(loaded.model, _tokens(context, run)))
+    states = states_of(load(context.folder(run)).model, _tokens(context, run))
+    return redundancy(context.measured(run).recorded, states)
 
 
 def _of_encoder(context: Context) -> Redundancy:
-    model = MultiExitModel.from_encoder(context.places.zoo / ENCODERS["minilm"], ["a", "b"])
-    return redundancy(None, states_of(model.eval(), _tokens(context, _runs(BASELINE)[0])))
+    model = MultiExitModel.from_encoder(context.zoo / ENCODERS["minilm"], ["a", "b"])
+    return redundancy(None, states_of(model.eval(), _tokens(context, SECTION.runs[-1])))
 
 
 def _tokens(context: Context, run: Run) -> list[Tokens]:
     """Return some texts as a run's model reads them."""
     loaded = load(context.folder(run))
     source = TorchSource(loaded.model, loaded.tokenizer, loaded.max_tokens)
-    texts, _ = inputs(examples_of(context, run.data, source.traits))
+    files = context.files(run.data)
+    texts, _ = inputs([each for path in files for each in read_for(path, source.traits).examples])
     return source.read([texts[place] for place in spread(len(texts), NUM_TEXTS)])

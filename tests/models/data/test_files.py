@@ -13,7 +13,7 @@ from models.data.examples import Example
 from models.data.notes import DataNote
 from models.data.unlabelled import read_unlabelled
 from models.errors import UnusableData
-from models.pretraining.documents import read_documents
+from models.pretraining.rows import read_documents
 from serve.rules.traits import Task
 from tests.models.data.distributed_files import FILES, File
 

@@ -97,7 +97,9 @@ def test_other_files_and_bundles_are_no_test_file_and_no_model(
     assert "expected the header index, pred, modules" in refusal(
         offramp("elue", "flops", saved(tmp_path / "model"), file)
     )
-    assert "is a bundle" in refusal(offramp("elue", "flops", bundle_folder, file))
+    program = write_data("model.py", ["module_list = exit()"])
+    for model, message in ((bundle_folder, "is a bundle"), (program, "nothing is run here")):
+        assert message in refusal(offramp("elue", "flops", model, file))
 
 
 def report(
@@ -139,8 +141,12 @@ def test_scores_are_averaged_over_seeds_and_tasks(tmp_path: Path) -> None:
     result = offramp("elue", "score", *mine, *flags)
     assert result.exit_code == 0, result.output
     # One: (+1 - 1) / 2, its second point outside; two: -1; the task's mean -0.5. Three: +3.
-    rows = {line.split()[2]: line.split()[-1] for line in result.stdout.splitlines()[1:4]}
-    assert rows == {"one": "+0.00", "two": "-1.00", "three": "+3.00"}
+    rows = {line.split()[2]: " ".join(line.split()[5:]) for line in result.stdout.splitlines()[1:4]}
+    assert rows == {
+        "one": "22.0 M 40 M 1 of 2 +0.00",
+        "two": "22.0 M 40 M 2 of 2 -1.00",
+        "three": "22.0 M 40 M 1 of 1 +3.00",
+    }
     assert "one on sst2: 1 of 2 points lie outside" in result.stdout
     assert "overall, mean of 2 tasks: +1.25" in result.stdout
     assert "accuracy_and_f1" in result.stdout
@@ -192,6 +198,60 @@ def test_real_reports_are_scored(write_data: Write, tmp_path: Path) -> None:
     assert same.exit_code == 0, same.output
     assert "overall, mean of 1 task: +0.00" in same.stdout
     assert offramp("elue", "plot", out, out=tmp_path / "elue.svg").exit_code == 0
+
+
+def test_a_submission_is_scored_as_its_model_is(write_data: Write, tmp_path: Path) -> None:
+    labels = ("negative", "neutral", "positive")
+    rows = [f"{labels[i % 3]}\t{text}" for i, text in enumerate(TEXTS)]
+    data, folder = write_data("dev.tsv", ["label\ttext", *rows]), saved(tmp_path / "model")
+    report_ = tmp_path / "report.json"
+    files = []
+    for layer in (1, 3):
+        files.append(tmp_path / f"{layer}.tsv")
+        exit_ = json.dumps({"rule": "layer", "layer": layer})
+        options = {"data": data, "out": files[-1], "format": "elue", "exit": exit_}
+        assert offramp("predict", folder, **options).exit_code == 0
+    header, *lines = files[0].read_text().splitlines()
+    files[0].write_text("\n".join([header, *lines[::-1]]))  # the index says the row
+    result = offramp("elue", "report", folder, *files, data=data, out=report_)
+    assert result.exit_code == 0, result.output
+    evaluated = tmp_path / "evaluated"
+    assert offramp("evaluate", folder, data=data, out=evaluated, examples=0).exit_code == 0
+    (model,), (whole,) = (
+        json.loads(path.read_text())["models"] for path in (report_, evaluated / "report.json")
+    )
+    assert model["parameters"] == whole["parameters"]
+    assert model["data"] == whole["data"]
+    static = [
+        point
+        for point in whole["rules"]["families"]["static"]
+        if point["costs"]["layers"] in (1, 3)
+    ]
+    for found, expected in zip(model["rules"]["families"]["submitted"], static, strict=True):
+        assert found["metrics"] == pytest.approx(expected["metrics"])
+        assert found["costs"]["mflops"] == pytest.approx(expected["costs"]["mflops"])
+    scored = offramp("elue", "score", report_, evaluated, reference=evaluated, family="submitted")
+    assert "--family submitted" in refusal(scored)
+    scored = offramp("elue", "score", report_, reference=evaluated)
+    assert scored.exit_code == 0, scored.output
+    assert "1 of 1" in scored.stdout
+    assert offramp("elue", "plot", report_, out=tmp_path / "elue.svg").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("index", "said", "message"),
+    [("0", "1", "indices 0 to 1"), ("2", "1", "indices 0 to 1"), ("1", "3", "the id of one"),
+     ("1", "good", "the id of one"), ("1", "0.5", "the id of one"), ("1", "nan", "the id of one")],
+)  # fmt: skip
+def test_predictions_that_are_not_of_the_data_are_refused(
+    index: str, said: str, message: str, write_data: Write, tmp_path: Path
+) -> None:
+    ran = "(3),emb; (3,32),layer_1; (32),exit_1"
+    file = write_data("test.tsv", [HEADER, f"0\t1\t{ran}", f"{index}\t{said}\t{ran}"])
+    data = write_data("dev.tsv", ["label\ttext", "neutral\tw1", "neutral\tw2"])
+    options = {"data": data, "out": tmp_path / "report.json"}
+    found = offramp("elue", "report", saved(tmp_path / "model"), file, **options)
+    assert message in refusal(found)
 
 
 def test_what_is_read_is_not_replaced(write_data: Write, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from models.elue.score import curve, elue_score, overall
+from models.elue.score import curve, elue_score, rank, size_class
 
 REFERENCE = [(100.0, 80.0), (200.0, 86.0), (400.0, 90.0)]
 
@@ -57,7 +57,21 @@ def test_seeds_of_a_reference_count_by_their_mean_at_each_depth() -> None:
 
 
 def test_the_published_tasks_have_the_published_overall_score() -> None:
-    assert round(overall(list(PATIENCE.values())), 2) == -0.09
+    assert round(float(np.mean(list(PATIENCE.values()))), 2) == -0.09
+
+
+@pytest.mark.parametrize(
+    ("parameters", "board"),
+    [(None, "-"), (22_000_000, "40 M"), (40_000_000, "40 M"), (40_000_001, "55 M"),
+     (109_000_000, "110 M"), (335_000_000, "above 110 M")],
+)  # fmt: skip
+def test_a_model_stands_on_the_board_of_its_size(parameters: int | None, board: str) -> None:
+    assert size_class(parameters) == board
+
+
+def test_equal_scores_share_a_rank() -> None:
+    scores = [1.0, 2.0, 2.0, -1.0]
+    assert [rank(score, scores) for score in scores] == ["3 of 4", "1 of 4", "1 of 4", "4 of 4"]
 
 
 @pytest.mark.parametrize(

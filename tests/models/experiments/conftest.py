@@ -2,25 +2,24 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
-from models.experiments import budgets
-from models.experiments.places import Places
-from models.experiments.record import WEIGHTS, Record, Seconds, asked
-from models.experiments.run import Run
+from models.experiments import context, run
+from models.experiments.context import Context
+from models.experiments.record import WEIGHTS, Record, asked
+from models.experiments.run import BUDGETS, ENCODERS, Run
 
-OPTIONS = (*budgets.BUDGETS["sst2"].options, "--max-tokens", "32")
+OPTIONS = (*BUDGETS["sst2"].options, "--max-tokens", "32")
 
 
-def as_if_trained(run: Run, places: Places) -> None:
+def as_if_trained(run: Run, places: Context) -> None:
     """Write what a finished training leaves, without a model."""
-    run.folder(places.runs).mkdir(parents=True)
-    (run.folder(places.runs) / WEIGHTS).write_bytes(b"weights")
-    Record(asked(run, places), Seconds(2.0, 3.0), finished=True).write(run, places)
+    places.folder(run).mkdir(parents=True)
+    (places.folder(run) / WEIGHTS).write_bytes(b"weights")
+    Record(asked(run, places), (2.0, 3.0), finished=True).write(run, places)
 
 
 @pytest.fixture
@@ -29,16 +28,11 @@ def places(
     make_encoder: Callable[[], Path],
     sentiment_lines: list[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> Places:
+) -> Context:
     """SST-2 and MRPC are two dozen rows, twenty of which SST-2's models learn from."""
-    found = Places(
-        tmp_path / "data",
-        tmp_path / "zoo",
-        tmp_path / "bundles",
-        tmp_path / "runs",
-        tmp_path / "p.md",
-    )
-    shutil.copytree(make_encoder(), found.zoo / budgets.ENCODERS["minilm"])
+    names = ("data", "zoo", "bundles", "runs", "p.md")
+    found = Context(*(tmp_path / name for name in names))
+    shutil.copytree(make_encoder(), found.zoo / ENCODERS["minilm"])
     for path in (
         found.data / "sst2/dev.tsv",
         found.data / "mrpc/train.tsv",
@@ -48,8 +42,7 @@ def places(
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(sentiment_lines) + "\n", "utf-8")
-    small = replace(budgets.BUDGETS["sst2"], rows=20, batch_size=4, options=OPTIONS)
-    monkeypatch.setattr(
-        budgets, "BUDGETS", MappingProxyType(dict(budgets.BUDGETS) | {"sst2": small})
-    )
+    small = BUDGETS["sst2"]._replace(rows=20, batch_size=4, options=OPTIONS)
+    for module in (context, run):
+        monkeypatch.setattr(module, "BUDGETS", MappingProxyType({**BUDGETS, "sst2": small}))
     return found

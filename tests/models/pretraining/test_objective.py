@@ -4,8 +4,7 @@ import torch
 from torch.nn import functional
 
 from models.data.alignment import IGNORED
-from models.pretraining.model import Found
-from models.pretraining.objective import sum_of_exits
+from models.pretraining.model import Found, sum_of_exits
 from models.training.gradient_equilibrium import groups_of
 
 

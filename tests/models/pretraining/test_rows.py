@@ -8,9 +8,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from models.data.alignment import IGNORED
+from models.data.examples import Example
 from models.errors import UnusableData
-from models.pretraining.documents import Document, read_documents
-from models.pretraining.rows import Split, split_rows
+from models.pretraining.rows import Document, read_documents, split_rows
 from tests.support.wordpiece import wordpiece
 
 WORDS = [f"w{i}" for i in range(400)]
@@ -27,7 +27,9 @@ def tokenizer() -> Tokenizer:
     return wordpiece(WORDS)
 
 
-def split(documents: list[Document], tokenizer: Tokenizer, seed: int = 0) -> Split:
+def split(
+    documents: list[Document], tokenizer: Tokenizer, seed: int = 0
+) -> tuple[list[Example], list[Example]]:
     return split_rows(documents, tokenizer, max_tokens=15, seed=seed)
 
 
@@ -47,9 +49,12 @@ def test_half_of_the_pairs_have_changed_places_and_their_labels_say_which(
     tokenizer: Tokenizer,
 ) -> None:
     documents = [sentences(40)[i:] for i in range(30)]
-    rows, order = split(documents, tokenizer), {text: i for i, text in enumerate(WORDS)}
+    (train, held_out), order = (
+        split(documents, tokenizer),
+        {text: i for i, text in enumerate(WORDS)},
+    )
     labels = Counter()
-    for text_a, text_b, label in [*rows.train, *rows.held_out]:
+    for text_a, text_b, label in [*train, *held_out]:
         if text_b is None:
             assert label == IGNORED
             continue
@@ -64,9 +69,9 @@ def test_half_of_the_pairs_have_changed_places_and_their_labels_say_which(
 
 def test_long_texts_give_several_rows_and_lose_nothing(tokenizer: Tokenizer) -> None:
     long, unbroken = " ".join(WORDS[:90]), "x" * 500
-    rows = split([[long], ["w1 w2"], [unbroken]], tokenizer)
-    texts = [example.text_a for example in [*rows.train, *rows.held_out]]
-    assert {example.label for example in rows.train} == {IGNORED}, "no order to tell"
+    train, held_out = split([[long], ["w1 w2"], [unbroken]], tokenizer)
+    texts = [example.text_a for example in [*train, *held_out]]
+    assert {example.label for example in train} == {IGNORED}, "no order to tell"
     assert sorted(" ".join(texts).split()) == sorted([*WORDS[:90], "w1", "w2", unbroken])
     assert max(len(tokenizer.encode(text)) for text in texts) <= 15
 
@@ -75,10 +80,10 @@ def test_equal_texts_are_on_one_side_and_every_seed_measures_on_the_same_ones(
     tokenizer: Tokenizer,
 ) -> None:
     documents = [[text] for text in sentences(40)] * 2
-    one, other = split(documents, tokenizer), split(documents, tokenizer, seed=1)
-    assert one.held_out == other.held_out
-    assert len(one.held_out) == 2
-    assert not {e.text_a for e in one.held_out} & {e.text_a for e in one.train}
-    assert len(one.train) == 76
+    (train, one), (_, other) = split(documents, tokenizer), split(documents, tokenizer, seed=1)
+    assert one == other
+    assert len(one) == 2
+    assert not {e.text_a for e in one} & {e.text_a for e in train}
+    assert len(train) == 76
     with pytest.raises(UnusableData, match=r"1 different row\(s\): expected two at least"):
         split([["w1"], ["w1"]], tokenizer)

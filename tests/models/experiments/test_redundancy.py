@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from models.experiments.sections.redundancy import Redundancy, mean, redundancy, sentence
-from models.experiments.sections.similarity import States, cka, states_of
+from models.experiments.sections.redundancy import (
+    Redundancy,
+    States,
+    cka,
+    mean,
+    redundancy,
+    sentence,
+    states_of,
+)
 from models.multi_exit import MultiExitModel
 from serve.tokenization.tokenizer import Tokens
 from tests.support.recordings import margins
