@@ -90,7 +90,10 @@ def _draw_static(by_flops: Axes, by_size: Axes, models: Sequence[Measured], labe
 def _mark_classes(axes: Axes) -> None:
     for size in CLASSES:
         axes.axvline(size, color=STATIC_COLOUR, linewidth=0.8, alpha=0.5, zorder=0.5)
-        place = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
-        style = {"ha": "center", "fontsize": 8, "color": STATIC_COLOUR}
+        place: dict[str, Any] = {
+            "xycoords": axes.get_xaxis_transform(),
+            "textcoords": "offset points",
+        }
+        style: dict[str, Any] = {"ha": "center", "fontsize": 8, "color": STATIC_COLOUR}
         axes.annotate(f"{size} M", (size, 1), (0, 2), **place, **style)
     axes.set_xlim(0, max(CLASSES[-1] * 1.08, axes.get_xlim()[1]))

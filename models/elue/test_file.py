@@ -32,13 +32,13 @@ class Row(NamedTuple):
     """A row of a test file.
 
     Attributes:
-        index: as written.
+        text: its index, as written.
         said: the label's id or the value, as written.
         num_tokens: that the model read.
         modules: names of those that ran, in order.
     """
 
-    index: str
+    text: str
     said: str
     num_tokens: int
     modules: tuple[str, ...]
@@ -68,7 +68,7 @@ class Priced:
         """Return a line for each text, under a header, with tabs between."""
         lines = ["\t".join(("index", *_CONVENTIONS))]
         for row, each in zip(self.rows, self.flops.T.tolist(), strict=True):
-            lines.append("\t".join([row.index, *(f"{flops:.3f}" for flops in each)]))
+            lines.append("\t".join([row.text, *(f"{flops:.3f}" for flops in each)]))
         return "\n".join(lines) + "\n"
 
     def answers(self, traits: Traits, num_rows: int) -> NDArray[np.float32]:
@@ -77,7 +77,7 @@ class Priced:
         Raises:
             UnusableData: indices that are not 0, 1, ... of so many rows, or no label's id or value.
         """
-        found = {row.index: row.said for row in self.rows}
+        found = {row.text: row.said for row in self.rows}
         if found.keys() != {str(i) for i in range(num_rows)} or len(self.rows) != num_rows:
             raise UnusableData(
                 f"{self.path}: expected the indices 0 to {num_rows - 1} once each, one for each "
