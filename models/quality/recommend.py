@@ -11,11 +11,13 @@ from models.quality.risk_control import rows_needed
 from models.quality.summary import shortage
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
+from serve.classifier.exit_costs import MOST_NOISE
 from serve.classifier.variant import for_operators, serve_ladder, variant_shape
 from serve.policy.flag import AnyFlag, thresholds
 from serve.policy.ladder import Certificate, Ladder, Loss, Rung
 from serve.policy.problems import why_full
 from serve.policy.resolution import Resolution, ServedRung, resolve
+from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
@@ -24,6 +26,8 @@ _NO_FASTER = (
     "to ask the exits takes longer than they save: ask fewer, by `offramp export --exits` without "
     "those at which few texts leave, and calibrate that bundle"
 )
+
+_BUSY = "this machine is busy: they may be off by more than 10 %; ask again when it is idle"
 
 _LINES = (
     "Texts are lines of calibrate's --data, of which a third chooses rules and the others certify; "
@@ -62,9 +66,7 @@ def recommend(
     elif why := why_full(target, found, ladder):
         yield "note", why
     yield "rule", rung.rule.text()
-    yield "saves", _saved(rung, full, ladder.mean_tokens)
-    if not rung.full_depth and rung.speedup <= 1:
-        yield "note", _NO_FASTER
+    yield from _times(rung, full, ladder)
     if certified and flag:
         yield from _of_flag(found, target, certified, thresholds(flag))
     elif certified:
@@ -96,13 +98,23 @@ def _of_flag(
             yield "more texts", shortage(decided, ladder.num_certifying, loss, bound, delta)
 
 
-def _saved(rung: ServedRung, full: ServedRung, mean_tokens: float) -> str:
+def _times(rung: ServedRung, full: ServedRung, ladder: ServedLadder) -> Iterator[tuple[str, str]]:
+    """Yield what a rule saves, and what the times do not say."""
+    yield "saves", _saved(rung, full, ladder)
+    if ladder.noise >= MOST_NOISE:
+        yield "times", _BUSY
+    if not rung.full_depth and rung.speedup <= 1:
+        yield "note", _NO_FASTER
+
+
+def _saved(rung: ServedRung, full: ServedRung, ladder: ServedLadder) -> str:
     if rung.full_depth:
         return f"nothing: all {full.expected_layers:g} layers run, in {full.expected_ms:.2f} ms"
     return (
         f"{rung.expected_layers:.2f} of {full.expected_layers:g} layers run in the mean; "
         f"{rung.expected_ms:.2f} ms instead of {full.expected_ms:.2f} ms, {rung.speedup:.1f} times "
-        f"as fast, for a lone text of {mean_tokens:.0f} tokens on this machine"
+        f"as fast (give or take {100 * ladder.noise:.0f} %), for a lone text of "
+        f"{ladder.mean_tokens:.0f} tokens on this machine"
     )
 
 

@@ -3,7 +3,9 @@
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from timeit import timeit
 from typing import TypeAlias
@@ -21,7 +23,7 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 
 _ROUNDS, _FEWEST_ROUNDS = 15, 5
-_MOST_NOISE = 0.1  # a busier machine is no reason to be slower than asked by more
+MOST_NOISE = 0.1  # a busier machine is no reason to be slower than asked by more
 _ENOUGH_S = 0.5  # a slow model is measured in fewer rounds
 
 Runner: TypeAlias = CpuRunner | CudaRunner
@@ -78,7 +80,7 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> Ex
     ]
     marks_s: list[list[float]] = []
     taken_s: list[list[float]] = []
-    began = time.perf_counter()
+    began, waited_s = time.perf_counter(), _waited_s()
     # In turns, so that a busy moment of the machine meets all alike.
     while len(taken_s) < _ROUNDS:
         marks_s.append(segment_times_s(runner, 1, num_tokens))
@@ -89,19 +91,32 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> Ex
     unasked_s, *asked_s = map(median, zip(*taken_s, strict=True))
     segments_s = shares / shares.sum() * unasked_s
     visit_s, slow_visit_s = (max(0.0, each - unasked_s) / len(runner) for each in asked_s)
-    noise = _noise([unasked for unasked, *_ in taken_s])
+    waited = (_waited_s() - waited_s) / (time.perf_counter() - began)
+    noise = min(MOST_NOISE, max(waited, _noise([unasked for unasked, *_ in taken_s])))
     return ExitCosts(tuple(segments_s.tolist()), visit_s, slow_visit_s, noise)
 
 
 def _noise(times_s: list[float]) -> float:
-    """Return by which share of it the median of such times may be off, at most `_MOST_NOISE`.
+    """Return by which share of it the median of such times may be off.
 
     Two standard errors of a median, which a few slow rounds do not change: 2 x 1.25 x 1.48 times
     the median deviation, over the root of the rounds.
     """
     middle = median(times_s)
     deviation = median([abs(each - middle) for each in times_s])
-    return min(_MOST_NOISE, 3.7 * deviation / (middle * math.sqrt(len(times_s))))
+    return 3.7 * deviation / (middle * math.sqrt(len(times_s)))
+
+
+def _waited_s() -> float:
+    """Return how long this process has waited for a core; 0 where the system does not say.
+
+    A machine that is busy all the time is slow evenly, which the times do not tell.
+    """
+    found = 0
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError, ValueError, IndexError):  # the thread has ended
+            found += int(path.read_text().split()[1])
+    return found / 1e9
 
 
 def _asks_every_exit(shape: ModelShape) -> ExitRule:

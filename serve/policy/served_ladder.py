@@ -32,6 +32,7 @@ class ServedLadder:
         traits: the model as its rules see it.
         exit_times_ms: function from a rule to (exits,) the milliseconds of a lone text that leaves
             at each exit.
+        noise: share by which these times may be off.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class ServedLadder:
             InvalidRule: the model cannot follow a rule of the ladder.
         """
         self.traits, self.certified, self.uncertified = traits, certified, uncertified
-        self._temperatures, self.exit_times_ms, self._noise = temperatures, exit_times, noise
+        self._temperatures, self.exit_times_ms, self.noise = temperatures, exit_times, noise
         self._rungs = certified.rungs if certified else _of_exits(traits.exits)
         decisions = certified.decisions if certified else ()
         for rung in chain(self._rungs, *(each.rungs for each in decisions)):
@@ -125,7 +126,7 @@ class ServedLadder:
             expected_layers=round(_mean(shares, self.traits.exits), 4),
             expected_ms=expected_ms,
             speedup=self._full_depth_ms / expected_ms,
-            noise=0.0 if full_depth else self._noise,
+            noise=0.0 if full_depth else self.noise,
             disagreement=rung.disagreement if measured else None,
             reference_disagreement=rung.reference_disagreement if same else None,
             certificates=rung.certificates if same else (),

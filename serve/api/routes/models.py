@@ -93,6 +93,10 @@ class LadderInfo(ResponseModel):
         description="For a regression: values further apart count as disagreement."
     )
     mean_tokens: float = Field(description="The length of text that expected_ms is about.")
+    noise: float = Field(
+        description="Share by which expected_ms and speedup may be off; 0.1 is also said of a "
+        "machine that was too busy to tell."
+    )
     rungs: list[RungInfo]
     decisions: list[DecisionsInfo] = Field(
         description="The same for the decisions of each flag that is certified."
@@ -277,6 +281,7 @@ def _ladder(ladder: ServedLadder) -> LadderInfo:
         reference=certified.reference if certified else None,
         tolerance=certified.tolerance if certified else None,
         mean_tokens=ladder.mean_tokens,
+        noise=round(ladder.noise, 4),
         rungs=_rungs(ladder),
         decisions=[
             DecisionsInfo(flag=each.flag, rungs=_rungs(ladder.deciding(each.flag)))
