@@ -38,12 +38,14 @@ class Counts:
     Attributes:
         grown: what its replicas have counted since the first page that was read.
         queue_s: of the replica with the longest queue.
+        by_guardrail: the guardrail has made the live policy.
         served: what was counted of a model stays on the page when it is unloaded.
     """
 
     grown: Counter[Series] = field(default_factory=Counter)
     queue_s: float = 0.0
     policy_version: int = 0
+    by_guardrail: bool = False
     served: bool = False
 
 
@@ -125,17 +127,22 @@ def _take(
         sample.aliases[labels.get("alias", "")] = labels.get("model", "")
     elif labels.get("model") and not _OPERATORS.fullmatch(labels.get("route", "")):
         model = labels["model"]
-        counts = sample.models.setdefault(model, Counts())
-        match name:
-            case "queue_seconds":
-                counts.queue_s = max(counts.queue_s, value)
-            case "policy_version":
-                counts.policy_version = max(counts.policy_version, int(value))
-            case "model_info":
-                counts.served = True
+        _show(sample.models.setdefault(model, Counts()), name, value)
         if label := labels.get(_COUNTED.get(name, "")):
             of_replica = counted.setdefault(labels.get("replica", ""), {})
             of_replica.setdefault(model, Counter())[name, label] += int(value)
+
+
+def _show(counts: Counts, name: str, value: float) -> None:
+    match name:
+        case "queue_seconds":
+            counts.queue_s = max(counts.queue_s, value)
+        case "policy_version":
+            counts.policy_version = max(counts.policy_version, int(value))
+        case "policy_by_guardrail":
+            counts.by_guardrail = counts.by_guardrail or value > 0
+        case "model_info":
+            counts.served = True
 
 
 def between(older: Sample, newer: Sample, name: str) -> Figures | None:

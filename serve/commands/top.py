@@ -41,8 +41,22 @@ def screen(newest: Sample, recent: Sample, oldest: Sample, problem: str = "") ->
         if spans := {span: figures for span, figures in found if figures}:
             heading = Text(plain(f"{name}  policy {counts.policy_version}"), "bold cyan")
             rows = [_row(span, counts, figures) for span, figures in spans.items()]
-            parts += [Text(), heading, _Rows([tuple(map(Text, _HEADINGS)), *rows]), _exits(spans)]
+            parts += [
+                Text(),
+                heading,
+                *_guarded(counts),
+                _Rows([tuple(map(Text, _HEADINGS)), *rows]),
+                _exits(spans),
+            ]
     return Group(*parts)
+
+
+def _guarded(counts: Counts) -> list[Text]:
+    """Return what to do after the guardrail has acted: it loosens nothing by itself."""
+    if not counts.by_guardrail:
+        return []
+    words = f"policy {counts.policy_version} is the guardrail's, see `offramp policy history`; "
+    return [Text(f"{words}`offramp policy rollback VERSION` takes it back", "bold red")]
 
 
 def _row(span: str, counts: Counts, figures: Figures) -> tuple[Text, ...]:

@@ -25,6 +25,7 @@ policy forbids both. Preact's `style=${{...}}` sets properties and is allowed.
 
 import { html, render, useEffect, useState } from "./vendor/preact-htm-3.1.1.module.js";
 import { key, useCall } from "./api.js";
+import { Guarded } from "./guarded.js";
 import { KeyDialog } from "./key.js";
 import { Problem } from "./parts.js";
 import { Store, useStore } from "./store.js";
@@ -59,11 +60,12 @@ function App() {
   const wanted = useStore(chosen);
   const name = names.includes(wanted) ? wanted : names[0];
   const secret = useStore(key); // what one key may not do is forgotten with the next
+  const locked = list.error?.status === 401;
   return html`
-    <${Head} tab=${tab} names=${names} name=${name} />
+    <${Head} tab=${tab} names=${names} name=${name} locked=${locked} />
     <main class="container-fluid"><div id="panel" class=${tab.id} role="tabpanel" tabindex="-1"
       aria-labelledby=${`tab-${tab.id}`}>
-      <${Problem} error=${list.error} />
+      ${locked && !secret ? html`<p>This server needs an API key: enter it with Key, above.</p>` : html`<${Problem} error=${list.error} />`}
       ${name && html`<${Tab} key=${[name, tab.id, secret].join()} tab=${tab} name=${name} models=${list.data} />`}
       ${list.data && !name && (tab.alone
         ? html`<${tab.View} key=${secret} models=${list.data} refresh=${() => version.set(version.value + 1)} />`
@@ -83,11 +85,12 @@ function Tab({ tab, name, models }) {
   };
   if (model.error && !model.data) return html`<${Problem} error=${model.error} />`;
   if (!model.data || !(policy.data || policy.error)) return html`<p aria-busy="true">Asking the server</p>`;
-  return html`<${Problem} error=${!policy.data && policy.error} />
+  return html`<${Guarded} path=${`${path}/policy`} policy=${policy.data} refresh=${refresh} />
+    <${Problem} error=${!policy.data && policy.error} />
     <${tab.View} model=${model.data} policy=${policy.data} models=${models} refresh=${refresh} open=${open} />`;
 }
 
-function Head({ tab, names, name }) {
+function Head({ tab, names, name, locked }) {
   return html`
     <header class="head">
       <a class="skip" href=${`#${tab.id}`} onClick=${() => document.getElementById("panel").focus()}>Skip to content</a>
@@ -100,7 +103,7 @@ function Head({ tab, names, name }) {
             sessionStorage.setItem("offramp-model", event.target.value);
             chosen.set(event.target.value);
           }}>${names.map((each) => html`<option value=${each}>${each}</option>`)}</select>`}
-        <${KeyDialog} />
+        <${KeyDialog} wanted=${locked} />
         <${ThemeButton} />
       </div>
     </header>`;

@@ -15,15 +15,18 @@ export function layerColor(layer, layers) {
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Lines over time. `lines` are [{name, color, values}], `times` seconds; values may be null.
-export function Lines({ times, lines, label, format }) {
+// Lines over time. `lines` are [{name, color, values}], `times` seconds; values may be null. `marks` are
+// [{at, name}], moments to tell apart what was before from what came after.
+export function Lines({ times, lines, label, format, marks = [] }) {
   const frame = useRef();
   const plot = useRef();
+  const marked = useRef();
+  marked.current = marks;
   const dark = useStore(theme);
   const data = [times, ...lines.map((line) => line.values.map((each) => (Number.isFinite(each) ? each : null)))];
   const latest = lines.map((line) => `${line.name} ${format(line.values.findLast(Number.isFinite))}`).join(", ");
   useEffect(() => {
-    plot.current = new uPlot(options(lines, format, frame.current.clientWidth), data, frame.current);
+    plot.current = new uPlot(options(lines, format, frame.current.clientWidth, marked), data, frame.current);
     const resized = new ResizeObserver(() => plot.current.setSize({ width: frame.current.clientWidth, height: HEIGHT }));
     resized.observe(frame.current);
     return () => {
@@ -33,20 +36,39 @@ export function Lines({ times, lines, label, format }) {
   }, [dark, lines.map((line) => line.name).join()]);
   useEffect(() => plot.current.setData(data), [times]);
   return html`<figure class="lines"><figcaption><strong>${label}</strong>
+      ${marks.length > 0 && html`<span class="key mark"><i></i>${marks.at(-1).name}</span>`}
       ${lines.map((line) => html`<span class="key"><i style=${{ background: css(line.color) }}></i>${line.name}</span>`)}
     </figcaption>
-    <div ref=${frame} role="img" aria-label=${`${label}, over time. Now: ${latest}`}></div></figure>`;
+    <div ref=${frame} role="img" aria-label=${`${label}, over time. Now: ${latest}${marks.map((mark) => `; ${mark.name}`).join("")}`}></div></figure>`;
 }
 
 const HEIGHT = 160;
 const LEAST_S = 60; // that the axis of times spans
 
-function options(lines, format, width) {
+// Draws a dashed line at each mark.
+function draw(plot, marks) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = css("--bad");
+  ctx.setLineDash([4, 4]);
+  for (const { at } of marks) {
+    const x = plot.valToPos(at, "x", true);
+    if (x < bbox.left) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+function options(lines, format, width, marks) {
   const axis = { stroke: css("--pico-muted-color"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
   return {
     width,
     height: HEIGHT,
     legend: { show: false },
+    hooks: { draw: [(plot) => draw(plot, marks.current)] },
     cursor: { y: false, points: { size: 6 } },
     scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_S), last] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [{ ...axis, space: 70, size: 24, values: (_, ticks) => ticks.map((each) => new Date(1000 * each).toLocaleTimeString([], { timeStyle: "short" })), incrs: [60, 120, 180, 300] }, { ...axis, size: 52, values: (_, ticks) => ticks.map(format) }],

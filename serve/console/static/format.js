@@ -36,6 +36,9 @@ export function ruleText(rule) {
   return [kind, ...first, ...rest].join(" ");
 }
 
+// "patch by ops"; what the guardrail or a rollout has done names itself.
+export const doneBy = ({ action, by }) => (action === by ? action : `${action} by ${by}`);
+
 export function when(iso) {
   return new Date(iso).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 }

@@ -1,13 +1,15 @@
 /* Where the reader enters an API key. */
 
-import { html, useRef } from "./vendor/preact-htm-3.1.1.module.js";
+import { html, useEffect, useRef } from "./vendor/preact-htm-3.1.1.module.js";
 import { key } from "./api.js";
 import { useStore } from "./store.js";
 
-export function KeyDialog() {
+// `wanted`: the server answers nothing without another key, so the reader is asked for it.
+export function KeyDialog({ wanted }) {
   const dialog = useRef();
   const field = useRef();
   const known = useStore(key);
+  useEffect(() => { if (wanted && !dialog.current.open) dialog.current.showModal(); }, [wanted, known]);
   const done = (text) => {
     key.set(text);
     dialog.current.close();

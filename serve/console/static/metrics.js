@@ -166,7 +166,7 @@ function seriesOf(samples, name) {
     while (samples[start + 1].at <= sample.at - NOW_S && start < i) start += 1;
     const found = between(samples[start], sample, name) || {};
     const counts = sample.models[name];
-    return { at: sample.at, ...found, queue_ms: counts ? 1000 * counts.queue_s : NaN };
+    return { at: sample.at, ...found, queue_ms: counts ? 1000 * counts.queue_s : NaN, version: counts?.version };
   });
 }
 

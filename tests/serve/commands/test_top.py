@@ -1,5 +1,6 @@
 """`offramp top`: its figures, and its screen."""
 
+import io
 import itertools
 import shutil
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from serve.cli import main
 from serve.commands import top as top_module
@@ -88,6 +90,15 @@ def test_counts_grow_by_what_each_replica_counts() -> None:
     whole = between(samples[0], samples[-1], "m")
     assert whole is not None
     assert round(60 * whole.texts_s) == sum(TEXTS_OF_PAGES)
+
+
+def test_after_the_guardrail_has_acted_the_screen_says_so() -> None:
+    page = 'offramp_model_info{model="m"} 1\nofframp_policy_by_guardrail{model="m"} 1\n'
+    growth = Growth()
+    older, newer = (growth.read(page, at_s) for at_s in (0, 1))
+    console = Console(file=io.StringIO(), width=120)
+    console.print(top_module.screen(newer, older, older))
+    assert "offramp policy rollback VERSION" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 HOSTILE = """offramp_replicas_running NaN

@@ -25,6 +25,41 @@ def no_answer(route: Route) -> None:
     route.abort()
 
 
+def test_after_the_guardrail_has_acted_every_tab_says_so(
+    open_page: OpenPage, server: LiveServer
+) -> None:
+    at = f"http://127.0.0.1:{server.port}/v1/models/tiny/policy"
+    first = server.http.get(at).json()
+    server.http.patch(
+        at, json={"patch": {"profiles": {"slow": FULL}}, "version": 1}
+    ).raise_for_status()
+    acted = {"version": 2, "source": "guardrail", "by": "guardrail", "why": "5 of 200 differ"}
+
+    def by_the_guardrail(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        for each in (found, *found.get("entries", ())):
+            if each.get("version") == 2:
+                each.update(acted)
+        route.fulfill(response=answer, json=found)
+
+    page = open_page(server)
+    page.route("**/policy", by_the_guardrail)
+    page.route("**/policy/history*", by_the_guardrail)
+    page.reload()
+    for tab in ("Playground", "Live", "Quality", "Policy", "Models"):
+        page.get_by_role("tab", name=tab).click()
+        banner = page.get_by_role("alert", name="The guardrail has acted")
+        expect(banner).to_contain_text("5 of 200 differ")
+        expect(banner).to_contain_text("offramp policy rollback 1")
+        expect(banner).to_contain_text("profiles.slow")
+    page.unroute("**/policy")
+    banner.get_by_role("button", name="Roll back to version 1").click()
+    expect(banner).to_have_count(0)
+    live = server.http.get(at).json()
+    assert (live["version"], live["policy"]) == (3, first["policy"])
+
+
 def test_page_goes_on_once_the_server_has_come_back(
     open_page: OpenPage, server: LiveServer
 ) -> None:

@@ -42,6 +42,8 @@ function Figures({ now, counts, replicas, layers }) {
 function Charts({ series }) {
   const times = series.map((point) => point.at);
   const line = (name, color, field) => ({ name, color, values: series.map((point) => point[field]) });
+  const marks = series.filter((point, i) => i > 0 && point.version !== series[i - 1].version)
+    .map((point) => ({ at: point.at, name: `policy ${point.version}` }));
   const p = ["p50", "p95", "p99"].map((each, i) => line(each, `--series-${i + 1}`, each));
   return [
     ["Requests/s", short, [line("requests", "--series-1", "requests_s")]],
@@ -49,7 +51,7 @@ function Charts({ series }) {
     ["Layers saved", percent, [line("saved", "--series-1", "saved")]],
     ["Queue", milliseconds, [line("queue", "--series-2", "queue_ms")]],
   ].map(([label, format, lines]) => html`<${Card} key=${label}>
-    <${Lines} label=${label} times=${times} format=${format} lines=${lines} /></${Card}>`);
+    <${Lines} label=${label} times=${times} format=${format} lines=${lines} marks=${marks} /></${Card}>`);
 }
 
 export const live = { id: "live", title: "Live", View };

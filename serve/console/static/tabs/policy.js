@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../vendor/preact-htm-3.1.1.module.js";
 import { call, useCall } from "../api.js";
 import { Changes, DryRun } from "../dry-run.js";
-import { percent, ruleText, short, when } from "../format.js";
+import { doneBy, percent, ruleText, short, when } from "../format.js";
 import { Card, Problem, barred } from "../parts.js";
 import { Rollout, StartRollout } from "../rollout.js";
 import { Store } from "../store.js";
@@ -33,7 +33,7 @@ function View({ model, policy, refresh }) {
 
 function Live({ policy }) {
   return html`<${Card} title=${`Live policy: version ${policy.version}`}
-      note=${`${policy.action} by ${policy.by}, ${when(policy.at)}`}>
+      note=${`${doneBy(policy)}, ${when(policy.at)}`}>
     ${policy.why && html`<p class="why">${policy.why}</p>`}
     ${policy.config_problem && html`<p class="problem">The deployment's config is refused: ${policy.config_problem}</p>`}
     <div class="scroll" tabindex="0" role="region" aria-label="What the policy has become"><table>
@@ -101,7 +101,7 @@ function Draft({ path, model, policy, changed }) {
     if (given) check();
   }, []);
   return html`<${Card} title="Draft" note=${`on top of version ${base.version}`}>
-    <textarea class="code" rows="14" spellcheck="false" aria-label="Draft of the policy, JSON" value=${text}
+    <textarea class="code" rows="28" spellcheck="false" aria-label="Draft of the policy, JSON" value=${text}
       onInput=${(event) => setText(event.target.value)}></textarea>
     <label>Reason, for the history<input value=${why} maxlength="500" onInput=${(event) => setWhy(event.target.value)} /></label>
     <div class="buttons">
@@ -166,7 +166,7 @@ function History({ path, live, changed }) {
     <${Problem} error=${(!barred(error) && error) || state.error} />
     <ol class="history">${(data?.entries || []).map((entry) => html`<li>
       <div class="entry"><strong>Version ${entry.version}</strong>
-        <small>${entry.action} by ${entry.by}, ${when(entry.at)}</small>
+        <small>${doneBy(entry)}, ${when(entry.at)}</small>
         ${entry.version === live ? html`<span class="badge">live</span>`
           : html`<button type="button" class="secondary outline" aria-busy=${String(state.busy === entry.version)}
               onClick=${() => back(entry.version)}>Roll back to ${entry.version}</button>`}</div>
