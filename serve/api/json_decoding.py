@@ -4,6 +4,7 @@ Python objects are dear: a body of 2 MiB may hold 700,000 of them, and while it 
 loop answers nothing else. So what the text holds is counted first, at the speed of memory.
 """
 
+import codecs
 import gc
 import json
 from collections import Counter
@@ -39,6 +40,8 @@ _ELEMENTS: Final = b","
 def parse_json(body: bytes, max_listed: int = MAX_LISTED) -> Any:
     """Return parsed JSON; encodings and repeated fields on which parsers differ are refused.
 
+    A byte order mark before it, as some writers of files put there, is skipped.
+
     Args:
         body: the text.
         max_listed: elements of lists beyond the first of each.
@@ -46,6 +49,7 @@ def parse_json(body: bytes, max_listed: int = MAX_LISTED) -> Any:
     Raises:
         MalformedBody: it is no such JSON, or holds more than any request needs.
     """
+    body = body.removeprefix(codecs.BOM_UTF8)
     try:
         if len(body) <= _SMALL_BYTES:
             return _DECODER.decode(body.decode())

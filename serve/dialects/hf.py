@@ -42,6 +42,14 @@ class HuggingFaceParameters(Dial):
     truncation: bool | None = Field(default=None, description="Cut texts that are too long.")
 
 
+class HuggingFaceOptions(RequestModel):
+    """Options of Hugging Face's own servers, which mean nothing here: no answer is kept."""
+
+    use_cache: bool | None = None
+    use_gpu: bool | None = None
+    wait_for_model: bool | None = None
+
+
 class HuggingFaceRequest(RequestModel):
     """One text or several, and how to answer."""
 
@@ -49,6 +57,7 @@ class HuggingFaceRequest(RequestModel):
 
     inputs: Any = Field(description="A text, an object with text and text_pair, or a list of them.")
     parameters: HuggingFaceParameters | None = None
+    options: HuggingFaceOptions | None = Field(default=None, description="Without effect.")
 
 
 class HuggingFaceLabel(ResponseModel):

@@ -166,6 +166,10 @@ TEI = Dialect(
             for path in ("/predict", "/invocations", "/models/{model}/predict")
         ),
         *MODEL_ROUTES,
-        Route("GET", "/health", health, None, probe=True, tag=TAG, errors=NOT_READY),
+        *(
+            Route("GET", path, health, None, probe=True, tag=TAG, errors=NOT_READY)
+            # SageMaker asks the second, beside /invocations.
+            for path in ("/health", "/ping")
+        ),
     ),
 )

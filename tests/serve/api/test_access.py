@@ -130,7 +130,7 @@ def test_no_route_is_open_but_those_that_are_meant_to_be(bundle_folder: Path) ->
     assert {route.path for route in app.routes if route.scope is None} == {
         *("/", "/health/live", "/health/ready", "/docs", "/openapi.json"),
         *("/console", "/console/{name:path}", "/static-offline-docs/{name:path}"),
-        *("/health", "/v2/health/live", "/v2/health/ready"),
+        *("/health", "/ping", "/v2/health/live", "/v2/health/ready"),
     }
 
 

@@ -1,3 +1,5 @@
+import codecs
+
 import pytest
 
 from serve.api.json_decoding import MAX_FIELDS
@@ -18,7 +20,6 @@ BODIES = [("POST", "/v1/classify"), ("PUT", "/v1/models/tiny/policy")]
         b"inputs=w1",
         b'{"inputs": "caf\xe9"}',
         b'{"inputs": "\xed\xa0\x80"}',
-        b'\xef\xbb\xbf{"inputs": "w1"}',
         '{"inputs": "w1"}'.encode("utf-16"),
         b"\x1f\x8b\x08\x00gzip",
         b'{"inputs": "w1", "inputs": "w2"}',
@@ -35,6 +36,12 @@ def test_body_that_is_not_strict_json_is_refused(
     headers = {"Content-Type": "application/json"}
     problem = Problem.of(server.http.request(method, path, content=body, headers=headers))
     assert (problem.status, problem.code) == (400, "malformed_body")
+
+
+def test_byte_order_mark_before_a_body_is_skipped(server: LiveServer) -> None:
+    plain = b'{"inputs": "w1"}'
+    found = [server.post(body).json()["results"] for body in (plain, codecs.BOM_UTF8 + plain)]
+    assert found[0][0]["label"] == found[1][0]["label"]
 
 
 @pytest.mark.parametrize("body", ["[]", "null", "1", "true", '"w1"', '[{"inputs": "w1"}]'])

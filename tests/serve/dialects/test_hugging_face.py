@@ -35,7 +35,9 @@ def test_parameters_of_the_client_are_heeded(server: LiveServer) -> None:
 def test_texts_pairs_and_the_dial_go_through_parameters(server: LiveServer) -> None:
     inputs = ["w1", {"text": "w2", "text_pair": "w3"}]
     rule = {"rule": "layer", "layer": 2}
-    found = server.http.post("/", json={"inputs": inputs, "parameters": {"exit": rule}})
+    body = {"inputs": inputs, "parameters": {"exit": rule}}
+    options = {"wait_for_model": True, "use_cache": False}
+    found = server.http.post("/", json={**body, "options": options})
     own = server.answer(inputs, exit=rule)["results"]
     assert [{e["label"]: e["score"] for e in row} for row in found.json()] == [
         result["scores"] for result in own

@@ -258,7 +258,7 @@ def test_keys_models_and_rates_are_told_in_the_form_of_the_dialect(
         assert answer.status_code == 429
         assert message_of(path, answer)
         assert int(answer.headers["retry-after"]) >= 1
-    for probe in ("/health", "/v2/health/ready"):
+    for probe in ("/health", "/ping", "/v2/health/ready"):
         assert server.http.get(probe).status_code == 200
     asks = [server.http.post(TOKENIZE, json={"inputs": "w1 w2"}, headers=reading) for _ in "ab"]
     assert [each.status_code for each in asks] == [200, 429]
