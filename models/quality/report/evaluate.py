@@ -17,6 +17,7 @@ from models.errors import TrainingFailed
 from models.progress import progress
 from models.quality.analysis import Analysis, analyse
 from models.quality.data import LabelledData, read_for
+from models.quality.fonts import fonts_for
 from models.quality.model import Model, open_models
 from models.quality.page import html_page, markdown_page, pictures_of
 from models.quality.recorded import inputs
@@ -69,7 +70,12 @@ def evaluate(job: EvaluationJob, console: Console) -> tuple[Path, list[str]]:
         replace(_analysed(*pair, job.texts, console), reference=reference)
         for pair, reference in zip(pairs, references, strict=True)
     ]
-    with console.status("trying rules and drawing pictures"), mpl.rc_context(STYLE):
+    words = "".join(label for model in models for label in model.source.traits.labels)
+    with (
+        console.status("trying rules and drawing pictures"),
+        mpl.rc_context(STYLE),
+        fonts_for(words),
+    ):
         found = report(analyses, _facts(), job.examples)
     return write_report(found, out), found.summary
 
