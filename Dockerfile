@@ -57,7 +57,8 @@ FROM ${BASE}
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini wget \
     && rm -rf /var/lib/apt/lists/* \
-    && mkdir /bundles
+    && mkdir /bundles \
+    && install -d -o 10001 -g 0 -m 770 /state
 COPY --from=packages /opt/offramp /opt/offramp
 COPY --from=code /staged /opt/offramp
 # The server writes only to HOME and /dev/shm, so the file system may be read-only and any user id
@@ -80,10 +81,10 @@ WORKDIR /bundles
 USER 10001:0
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
-    CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8000/health/ready"]
+    CMD ["wget", "--no-proxy", "-q", "-O", "/dev/null", "http://127.0.0.1:8000/health/ready"]
 ENTRYPOINT ["tini", "--"]
 # Serves every folder under /bundles that has a manifest. OFFRAMP_KEYS names a file of keys; without one the
-# server refuses to start, unless OFFRAMP_NO_AUTH is 1.
+# server refuses to start, unless OFFRAMP_NO_AUTH is 1. OFFRAMP_STATE=/state keeps policies in a volume there.
 CMD ["bash", "-c", "found=(/bundles/*/manifest.json); exec offramp serve --standalone --host 0.0.0.0 --port 8000 \"${found[@]%/manifest.json}\""]
 
 ARG VARIANT
