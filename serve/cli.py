@@ -4,10 +4,15 @@ They register their commands under the entry-point group `offramp.commands`. So 
 none of them, and torch is loaded only by the commands that need it.
 """
 
+import errno
+import io
 import logging
+import os
+import re
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -35,6 +40,9 @@ from serve.version import __version__
 EXTRAS = dict.fromkeys(
     ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"), "export"
 ) | dict.fromkeys(("mapie", "matplotlib", "scipy", "sklearn"), "quality")
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SAID_FULL = re.compile("|".join(map(os.strerror, _FULL)), re.IGNORECASE)
 
 # The commands of the first help page, in the order in which people meet them.
 PANELS = {
@@ -121,7 +129,10 @@ def serve(
     ] = 1,
     state: Annotated[
         Path | None,
-        typer.Option(help="Folder that keeps policies and their history for the next start."),
+        typer.Option(
+            envvar="OFFRAMP_STATE",
+            help="Folder that keeps policies and their history for the next start.",
+        ),
     ] = None,
     model_repository: Annotated[
         Path | None,
@@ -263,6 +274,10 @@ def _read_limits(given: str) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command line; expected errors become one line on stderr, mostly with status 2."""
+    # What the terminal cannot show must not end a command that has done its work.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     # SIGTERM then ends a command as Ctrl-C does: files that are half written are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -286,13 +301,31 @@ def expected_message(error: Exception) -> str | None:
     """Return what to say of an error that is no fault of the program's; None for others."""
     if isinstance(error, OfframpError):
         return str(error)
+    if full := _full_disk(error):
+        kept = " ".join(getattr(error, "__notes__", ())) or "what was there before is kept"
+        return f"{full}; {kept}"
     if isinstance(error, TyperException):
         return error.format_message()
     if isinstance(error, OSError) and error.filename is not None:
-        # Mostly a file of --out or --json: no such folder, no permission, a full disk.
+        # Mostly a file of --out or --json: no such folder, no permission.
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
         return f"this command needs {error.name}; pip install 'offramp[{EXTRAS[error.name]}]'"
+    return None
+
+
+def _full_disk(error: BaseException | None) -> str | None:
+    """Return what to say of a file that could not be written whole; None of other errors.
+
+    Libraries in other languages tell it by words alone, and PyTorch by the error behind its own.
+    """
+    while error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            where = f"{error.filename} cannot be written: " if error.filename else ""
+            return f"{where}the disk is full ({error.strerror})"
+        if found := _SAID_FULL.search(str(error)):
+            return f"the disk is full ({found[0]})"
+        error = error.__cause__ or error.__context__
     return None
 
 
@@ -306,5 +339,10 @@ def _fail(message: str, cause: Exception | None = None, status: int = 2) -> NoRe
     line = "\n".join(map(plain, f"offramp: {message}".split("\n")))
     if _speaks_json():
         line = single_line("json", logging.ERROR, message, cause)
-    typer.echo(line, err=True)
+    with suppress(OSError):
+        typer.echo(line, err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would try once more at its end, and end with a status of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)

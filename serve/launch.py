@@ -237,7 +237,7 @@ def _invite(
         address = f"{reachable(wanted.host)}:{grpc_port}"
         announcer.say(f"gRPC on {address}", address=address)
     announcer.say(
-        f"serving on {url} (docs at /docs)",
+        f"serving on {url} (page at /, docs at /docs)",
         f"curl {url}/v1/classify {key}-H 'Content-Type: application/json' -d '{json.dumps(body)}'",
         url=url,
     )

@@ -1,6 +1,7 @@
 """Turns pydantic's validation errors into one line: where, what, and what would be right."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,6 +38,21 @@ class RequestModel(Frozen):
     model_config = ConfigDict(strict=True)
 
 
+def read_share(written: str) -> float:
+    """Return 0.03 for `3%` and for `0.03`.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    number = written.strip()
+    return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+
+
+def place_of(part: str) -> str:
+    """Return a name as a part of a place; `profiles."guard-1.0"` has two."""
+    return part if re.fullmatch(r"[\w-]+", part) else json.dumps(part, ensure_ascii=False)
+
+
 def explain(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
     """Return the first errors as one line, joined by semicolons; one error per place.
 
@@ -66,7 +82,7 @@ def _place(details: ErrorDetails, names: Mapping[str, str]) -> str:
         if isinstance(part, int):
             path += f"[{part}]"
         elif not _is_union_tag(loc, i):
-            path += f".{part}" if path else part
+            path += f".{place_of(part)}" if path else place_of(part)
     return path
 
 

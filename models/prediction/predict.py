@@ -76,7 +76,11 @@ def predict(job: PredictionJob, console: Console) -> bool:
             first = output.done.texts
             found = predictor.predict(block, first)
             lines = (form.line(first + place, each) for place, each in enumerate(found))
-            output.add(lines, sum(each.exit_layer for each in found))
+            try:
+                output.add(lines, sum(each.exit_layer for each in found))
+            except OSError as error:
+                error.add_note(f"{output.done.texts} texts are kept: --resume goes on")
+                raise
             advance(len(block))
     output.finish()
     _summarize(output, model, console)

@@ -9,6 +9,7 @@ from rich.console import Console
 from models.data.notes import notes_to
 from models.data.options import LabelColumn, TextColumns, named_columns
 from models.errors import TrainingFailed
+from serve.validation import read_share
 
 if TYPE_CHECKING:
     from serve.policy.target import Target
@@ -281,8 +282,7 @@ def share(option: str, written: str | None) -> float | None:
     """Return 0.01 for `1%` and for `0.01`."""
     if written is None:
         return None
-    number, is_percent = written.strip().removesuffix("%"), written.strip().endswith("%")
     try:
-        return float(number) / (100 if is_percent else 1)
+        return read_share(written)
     except ValueError:
         raise TrainingFailed(f"{option} {written!r}: must be a share such as 1% or 0.01") from None

@@ -16,6 +16,7 @@ keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
 
 KeysFile = Annotated[Path, typer.Option("--file", help="The file of keys.")]
 DEFAULT_FILE = Path("keys.json")
+_COLUMNS = ("NAME", "SCOPES", "PRIORITY", "MADE", "LIMITS")
 
 
 @keys.command()
@@ -77,7 +78,8 @@ def new(
 
 @keys.command("list")
 def list_keys(file: KeysFile = DEFAULT_FILE) -> None:
-    """List the keys: name, scopes, priority, limits, what they are bound to, end, day of making."""
+    """List the keys, with tabs between the columns."""
+    typer.echo("\t".join(_COLUMNS))
     for key in read_keys(file):
         limits = [
             f"{name}={value}" for name, value in key.limits.model_dump(exclude_none=True).items()
@@ -88,7 +90,8 @@ def list_keys(file: KeysFile = DEFAULT_FILE) -> None:
             state = "expired" if key.expired else "expires"
             limits.append(f"{state}={key.expires:%Y-%m-%dT%H:%MZ}")
         made = str(key.created or "")
-        typer.echo("\t".join([key.name, ",".join(key.scopes), key.priority, *limits, made]))
+        row = [key.name, ",".join(key.scopes), key.priority, made, " ".join(limits)]
+        typer.echo("\t".join(row).rstrip())
 
 
 @keys.command()

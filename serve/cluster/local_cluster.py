@@ -76,6 +76,8 @@ def _serve(events: Events, on_ready: Callable[[], None], announcer: Announcer) -
         if event == "ready":
             serving = True
             on_ready()
+        elif event == "note":
+            announcer.say(said)
         elif event == "warn":
             announcer.warn(said)
         elif event == "failed":

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# "warn" and "failed" have a sentence; after "failed" and "stopped" nothing else comes.
-Event: TypeAlias = Literal["ready", "warn", "failed", "stopped"]
+# "note", "warn" and "failed" have a sentence; after "failed" and "stopped" nothing else comes.
+Event: TypeAlias = Literal["ready", "note", "warn", "failed", "stopped"]
 Tell: TypeAlias = Callable[..., None]
 
 # After `DRAIN_S`, for requests that are being cancelled.
@@ -156,7 +156,7 @@ def _watch(wanted: int, stopping: threading.Event, tell: Tell) -> None:
         reason = _last_line(deployment.message)
         if running >= wanted:
             if said:
-                tell("warn", f"all {wanted} replicas run again")
+                tell("note", f"all {wanted} replicas run again")
             said = ""
         elif deployment.message and reason != said:
             tell("warn", f"{running} of {wanted} replicas run: {reason}")

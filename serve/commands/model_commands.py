@@ -13,7 +13,8 @@ from serve.errors import InvalidRequest
 
 models = typer.Typer(
     help="See and change the models of a running server, and their aliases. Exit status: 0 done, "
-    "1 refused, 2 wrong usage, 3 other changes came first, 4 the server was not reached.",
+    "1 refused, 2 wrong usage, 3 other changes came first, 4 the server was not reached, "
+    "5 done, but not printed.",
     no_args_is_help=True,
 )
 command = partial(models.command, cls=ServerCommand)

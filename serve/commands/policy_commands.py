@@ -107,7 +107,8 @@ def _run_editor(file: Path) -> None:
 
 policy = typer.Typer(
     help="See, change and undo the live policy of a running server. Exit status: 0 done, "
-    "1 refused, 2 wrong usage, 3 another version is current, 4 the server was not reached.",
+    "1 refused, 2 wrong usage, 3 another version is current, 4 the server was not reached, "
+    "5 done, but not printed.",
     no_args_is_help=True,
 )
 command = partial(policy.command, cls=PolicyCommand)

@@ -1,6 +1,7 @@
 """What every command about a running server has: its options, its server, its way to print."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.text import Text
 from typer.core import TyperCommand
 
-from serve.commands.http_client import LOCAL, Json, KeyFile, Server, TlsCa, TlsCert, Url
+from serve.commands.http_client import LOCAL, CallFailed, Json, KeyFile, Server, TlsCa, TlsCert, Url
 from serve.commands.terminal import print_lines
 from serve.commands.yaml_text import read_document
 from serve.errors import InvalidRequest
@@ -50,11 +51,21 @@ class Remote:
         self._model, self._as_json = model, as_json
 
     def show(self, fields: Json, show: Callable[[Json], Iterator[Text]]) -> None:
-        """Print an answer as lines, or as JSON."""
-        if self._as_json:
-            typer.echo(json.dumps(fields, separators=(",", ":")))
-        else:
-            print_lines(show(fields))
+        """Print an answer as lines, or as JSON.
+
+        Raises:
+            CallFailed: it cannot be printed, which says nothing of what the server has done.
+        """
+        try:
+            if self._as_json:
+                typer.echo(json.dumps(fields, separators=(",", ":")))
+            else:
+                print_lines(show(fields))
+            sys.stdout.flush()
+        except OSError as error:
+            raise CallFailed(
+                f"it is done, but the answer cannot be printed: {error.strerror}", 5
+            ) from None
 
     @cached_property
     def path(self) -> str:

@@ -12,6 +12,7 @@ from serve.commands.remote import PolicyCommand, Remote, Why
 from serve.commands.yaml_text import read_candidate
 from serve.errors import InvalidRequest
 from serve.policy.rollout import Plan
+from serve.validation import read_share
 
 rollout = typer.Typer(
     help="Let a growing share of the requests follow another policy before it is the policy. Exit "
@@ -23,6 +24,7 @@ command = partial(rollout.command, cls=PolicyCommand)
 Based: TypeAlias = Annotated[
     int | None, typer.Option("--version", help="Version that must be current. Default: any.", min=1)
 ]
+of_share = partial(typer.Option, parser=read_share, metavar="SHARE")
 _DEFAULTS: Final = {name: field.default for name, field in Plan.model_fields.items()}
 
 
@@ -47,7 +49,7 @@ def start(
     ],
     disagreement: Annotated[
         float | None,
-        typer.Option(help="Largest share of its answers that may differ from full depth's."),
+        of_share(help="Largest share of its answers that may differ from full depth's."),
     ] = None,
     p99_ms: Annotated[
         float | None, typer.Option(help="Longest time that 99 % of its requests may take.")
@@ -56,7 +58,7 @@ def start(
         float | None, typer.Option(help="Most layers that its answers may take on average.")
     ] = None,
     errors: Annotated[
-        float | None, typer.Option(help="Largest share of its requests that may fail.")
+        float | None, of_share(help="Largest share of its requests that may fail.")
     ] = None,
     on_inconclusive: Annotated[
         str,

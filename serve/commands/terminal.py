@@ -44,6 +44,8 @@ def policy(fields: Fields) -> Iterator[Text]:
     yield from _heading(fields)
     yield from _document(fields["policy"])
     resolved = fields.get("resolved", {})
+    if resolved:
+        yield Text("\nWhat default and profiles have become:", "bold")
     width = max(map(len, resolved), default=0)
     for name, chosen in resolved.items():
         yield Text(f"{name:{width}}  {'; '.join(_resolved(chosen))}", "cyan")
@@ -217,8 +219,9 @@ def _entry(fields: Fields) -> Iterator[Text]:
 
 
 def _heading(fields: Fields) -> Iterator[Text]:
-    known = (fields.get(name) for name in ("model", "at", "by"))
-    words = [f"version {fields['version']}", *known, fields.get("action", fields.get("source"))]
+    known = [fields.get(name) for name in ("model", "at", "by")]
+    done = fields.get("action", fields.get("source"))
+    words = [f"version {fields['version']}", *known, *([] if done in known else [done])]
     yield Text("  ".join(word for word in words if word), "bold")
     if fields.get("why"):
         yield Text(f"  {fields['why']}", "italic")
@@ -232,8 +235,12 @@ def _document(policy: Fields) -> Iterator[Text]:
 def _side(side: Fields | None) -> Iterator[tuple[str, str]]:
     """Yield what a profile becomes, and what that would do to recorded and to live texts."""
     if side is not None:
+        live = dict(side.get("live") or {})
+        few = live.pop("too_few", None)
         yield "rule", _inline(side["resolved"]["rule"])
-        yield from _figures({"recorded": side.get("expected"), "live": side.get("live")})
+        yield from _figures({"recorded": side.get("expected"), "live": live})
+        if few:
+            yield "live", "too few texts to tell"
 
 
 def _resolved(chosen: Fields) -> Iterator[str]:

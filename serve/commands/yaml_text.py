@@ -11,9 +11,12 @@ import yaml
 
 from serve.bounded_file import UnfitFile, read_file
 from serve.errors import InvalidRequest
+from serve.validation import read_share
 
 # The server takes policies of 2 MiB, if it is not told otherwise.
 _MOST_BYTES: Final = 4 << 20
+_PART: Final = r'"(?:[^"\\]|\\["\\])+"|[^".=]+'
+_CHANGE: Final = re.compile(rf"((?:{_PART})(?:\.(?:{_PART}))*)=(.*\S.*)", re.DOTALL)
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -90,18 +93,22 @@ def _standard_input() -> bytes:
 def read_patch(changes: list[str]) -> dict[str, Any]:
     """Return the merge patch of changes such as `profiles.fast.target.max_disagreement=0.02`.
 
-    A change may also be a patch itself, in braces. Where two speak of a place, the last one counts.
+    Parts with other signs than letters, digits, _ and - stand in quotes: `profiles."guard-1.0"`. A
+    change may also be a patch itself, in braces. Where two speak of a place, the last one counts.
     """
     patch: dict[str, Any] = {}
     for change in changes:
-        place, _, value = change.partition("=")
-        if change.lstrip().startswith("{"):
-            place, value = "", change
-        elif not value.strip() or not all(place.split(".")):
-            raise InvalidRequest(f"{change}: must be PLACE=VALUE, or PLACE=null to remove it")
-        inner = read_yaml(value, change)
-        for name in reversed(place.split(".") if place else []):
-            inner = {name: inner}
+        place, value = "", change
+        if not change.lstrip().startswith("{"):
+            found = _CHANGE.fullmatch(change)
+            if not found:
+                raise InvalidRequest(f"{change}: must be PLACE=VALUE, or PLACE=null to remove it")
+            place, value = found.groups()
+        inner: Any = read_yaml(value, change)
+        if isinstance(inner, str) and re.fullmatch(r"[0-9]+(\.[0-9]+)?%", inner):
+            inner = read_share(inner)
+        for name in reversed(re.findall(_PART, place)):
+            inner = {json.loads(name, strict=False) if name[0] == '"' else name: inner}
         patch = _merged(patch, inner)
     return patch
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from serve.policy.document import Policy, host_of
 from serve.policy.entry import VersionedPolicy
+from serve.validation import place_of
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -85,6 +86,6 @@ def difference(old: Any, new: Any, place: str = "") -> dict[str, tuple[Any, Any]
         return {} if old == new else {place: (old, new)}
     found: dict[str, tuple[Any, Any]] = {}
     for name in sorted(old.keys() | new.keys()):
-        inner = f"{place}.{name}" if place else name
+        inner = f"{place}.{place_of(name)}" if place else place_of(name)
         found |= difference(old.get(name), new.get(name), inner)
     return found

@@ -1,9 +1,12 @@
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from serve.cli import expected_message
 from serve.version import __version__
 from tests.serve.support.server_process import run_offramp, run_offramp_alone
 
@@ -44,6 +47,33 @@ def test_what_is_heavy_is_not_loaded_before_it_is_needed(
     loaded = loaded_modules(*arguments)
     assert "typer" in loaded
     assert loaded.isdisjoint({*HEAVY, "loadtest", *later})
+
+
+def chained(first: Exception, second: Exception) -> Exception:
+    first.__context__ = second
+    return first
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FULL,
+        OSError(errno.EFBIG, "File too large", "bundle/segments/01.onnx"),
+        chained(RuntimeError("unexpected pos 64 vs 0"), FULL),  # PyTorch
+        ValueError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_full_disk_is_one_sentence_with_what_is_kept(error: Exception) -> None:
+    message = expected_message(error)
+    assert message is not None
+    assert "the disk is full" in message
+    assert message.endswith("what was there before is kept")
+    error.add_note("3 texts are kept: --resume goes on")
+    assert str(expected_message(error)).endswith("3 texts are kept: --resume goes on")
+    del error.__notes__
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_exit_choice_is_explained(exit_choice: Any, sentence: str) -> None:
             {"profiles": {"entropy": {"rule": "entropy", "threshold": -1}}},
             "profiles.entropy.threshold: must be greater than or equal to 0, not -1",
         ),
-        ({"profiles": {"a b": {"rule": "never"}}}, "profiles.a b: a name must be 1 to 64 letters"),
+        ({"profiles": {"a b": {"rule": "never"}}}, 'profiles."a b": a name must be 1 to 64'),
     ],
 )
 def test_names_of_alternatives_are_no_part_of_the_place(document: Any, sentence: str) -> None:

@@ -1,15 +1,17 @@
 """`offramp policy`, `rollout` and `models` about real servers."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from loadtest.http.server_process import free_port
+from loadtest.http.server_process import OFFRAMP, free_port
 from tests.serve.commands.conftest import Offramp, answering
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
@@ -223,6 +225,32 @@ def test_a_key_is_shown_to_no_proxy(offramp: Offramp, monkeypatch: pytest.Monkey
         assert f"through the proxy {url.removeprefix('http://')}" in ran.error
         assert "secret" not in ran.error
     assert seen == [("http://server.invalid/v1/models/m/policy", None)]
+
+
+@pytest.mark.parametrize(
+    ("stdout", "variables", "status"),
+    [
+        ("/dev/null", {"PYTHONIOENCODING": "ascii"}, 0),
+        ("/dev/null", {"PYTHONIOENCODING": "latin-1"}, 0),
+        ("/dev/full", {}, 5),
+    ],
+)
+def test_no_outcome_depends_on_what_the_terminal_can_show(
+    live: LiveServer, stdout: str, variables: dict[str, str], status: int
+) -> None:
+    words = ("policy", "patch", "profiles.slow={rule: never}", "--why", "für 夜")
+    url = ("--url", str(live.http.base_url))
+    with open(stdout, "wb") as out:
+        done = subprocess.run(
+            [OFFRAMP, *words, *url],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **variables},
+            check=False,
+        )
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == status, done.stderr
+    assert live.http.get("/v1/models/tiny/policy").json()["version"] == 2
 
 
 # Of each bound, what has been found and what is said of it.

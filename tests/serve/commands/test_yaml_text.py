@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from serve.commands.yaml_text import read_patch, read_yaml, write_yaml
 from serve.errors import InvalidRequest
+from serve.policy.difference import difference
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -52,8 +53,22 @@ def test_mistakes_are_found_by_their_line(text: str, place: str) -> None:
     assert str(refused.value).startswith(f"it: {place}")
 
 
+@pytest.mark.parametrize("name", ["guard-1.0", "a=b", 'said "no"', "back\\slash", "größer"])
+def test_places_that_are_printed_are_read(name: str) -> None:
+    [place] = difference({}, {"profiles": {name: {"rule": "never"}}}, "")
+    [inner] = difference({"profiles": {}}, {"profiles": {name: {"rule": "never"}}})
+    assert place == "profiles"
+    assert read_patch([f"{inner}={{rule: never}}"]) == {"profiles": {name: {"rule": "never"}}}
+
+
+@pytest.mark.parametrize("change", ["a", "a=", ".a=1", "a..b=1", 'a."b=1', 'a."b"c=1', "=1"])
+def test_what_is_no_change_is_refused(change: str) -> None:
+    with pytest.raises(InvalidRequest):
+        read_patch([change])
+
+
 def test_changes_are_merged_into_one_patch() -> None:
-    changes = ["profiles.fast.target.max_disagreement=0.02", "profiles.old=null", "{default: fast}"]
+    changes = ["profiles.fast.target.max_disagreement=2%", "profiles.old=null", "{default: fast}"]
     assert read_patch(changes) == {
         "profiles": {"fast": {"target": {"max_disagreement": 0.02}}, "old": None},
         "default": "fast",
