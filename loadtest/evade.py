@@ -1,8 +1,7 @@
 """How far rules can be evaded by the text: `python -m loadtest.evade BUNDLE --data FILE`.
 
-Changes texts as their author might, and tries what works for some on all. Shows by rule how many of
-the changed texts get another answer than at full depth; with a flag, how many of those that full
-depth flags are missed. A longer search finds more: the figures are lower bounds.
+Changes texts, tries what works for some on all, and shows by rule how many get another answer than
+at full depth, or are missed of those that it flags. A longer search finds more.
 """
 
 import argparse

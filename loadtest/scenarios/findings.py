@@ -1,8 +1,7 @@
 """Explain every failed request of a scenario, and write the table of all scenarios."""
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 from loadtest.scenarios.scenario import Scenario
 from models.quality.page import table
@@ -10,48 +9,37 @@ from models.quality.page import table
 _MOST_UNEXPLAINED = 5
 
 
-class Explanation(NamedTuple):
-    """A failure that may happen during an event, and its cause."""
+_LOST = r"no answer(?!.*refused)|50[03] "
 
-    event: str
-    pattern: re.Pattern[str]
-    why: str
-
-
-EXPLANATIONS = (
-    Explanation(
-        "replica killed",
-        re.compile(r"no answer(?!.*refused)|50[03] "),
+# What may fail during an event, and why.
+EXPLANATIONS: Mapping[str, tuple[str, str]] = {
+    "replica killed": (
+        _LOST,
         "the request was in the replica that was killed, and its connection ended; no other "
         "replica gets it, because the server cannot know whether it had effects; classification "
         "has none, so clients may send it again",
     ),
-    Explanation(
-        "replica stopped",
-        re.compile(r"no answer(?!.*refused)|50[03] "),
+    "replica stopped": (
+        _LOST,
         "the request, or its connection, was in the replica that hung, and waited until Ray Serve "
         "had found and killed it; connections went on being dealt to it meanwhile",
     ),
-    Explanation(
-        "proxy killed",
-        re.compile(r"no answer|50[03] "),
+    "proxy killed": (
+        r"no answer|50[03] ",
         "there was no proxy, or the proxy died with the request: Ray Serve's controller starts "
         "another; a cluster has a proxy on every node and a load balancer in front",
     ),
-    Explanation(
-        "SIGTERM",
-        re.compile(r"refused|\[Errno 111\]|503 (?!without JSON)|Connection reset|closed"),
+    "SIGTERM": (
+        r"refused|\[Errno 111\]|503 (?!without JSON)|Connection reset|closed",
         "the server was ending: requests in flight were answered, later ones were refused",
     ),
-)
+}
 
 
 def why(event: str, message: str) -> str | None:
     """Return the explanation of this failure during this event, if there is one."""
-    for explanation in EXPLANATIONS:
-        if event == explanation.event and explanation.pattern.search(message):
-            return explanation.why
-    return None
+    pattern, reason = EXPLANATIONS.get(event, ("(?!)", ""))  # the pattern that nothing matches
+    return reason if re.search(pattern, message) else None
 
 
 def judge(scenario: Scenario) -> list[str]:
@@ -63,16 +51,8 @@ def judge(scenario: Scenario) -> list[str]:
 
 def findings_text(scenarios: Sequence[Scenario]) -> str:
     """Return the table, and below it the failures with their explanations."""
-    head = (
-        "event",
-        "requests",
-        "failed",
-        "failed twice",
-        "p50 ms",
-        "p99 ms",
-        "longest silence, s",
-        "seen",
-    )
+    head = ("event", "requests", "failed", "failed twice", "p50 ms", "p99 ms", "longest silence, s",
+            "seen")  # fmt: skip
     parts = [table(head, [_cells(scenario) for scenario in scenarios])]
     parts += [part for scenario in scenarios for part in scenario.tables]
     parts += [_failures(s) for s in scenarios if s.report.get("first_tries_failed")]

@@ -58,52 +58,44 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
-    Host(options.config).run(options.port)
+    with session_folder() as folder, local_node(folder, num_cpus=2):
+        _run(options.config, options.port)
 
 
-class Host:
-    """Deploys a file again and again."""
+def _run(config: Path, port: int) -> None:
+    """Deploy the file again and again."""
+    from ray import serve as ray_serve
 
-    def __init__(self, config: Path) -> None:
-        """Take the path of a ServeDeploySchema as JSON."""
-        self._config = config
-        self._wake = threading.Event()
-        self._ending = False
+    wake, ending = threading.Event(), threading.Event()
 
-    def run(self, port: int) -> None:
-        """Start Ray Serve on this port and serve until SIGTERM."""
-        with session_folder() as folder, local_node(folder, num_cpus=2):
-            self._run(port)
+    def on_signal(number: int, frame: object) -> None:
+        if number == signal.SIGTERM:
+            ending.set()
+        wake.set()
 
-    def _run(self, port: int) -> None:
-        from ray import serve as ray_serve
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
+    # Installed after Ray has started, because Ray's core would handle SIGTERM first.
+    signal.signal(signal.SIGHUP, on_signal)
+    signal.signal(signal.SIGTERM, on_signal)
+    ray_serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
+    try:
+        while not ending.is_set():
+            _deploy(config)
+            wake.wait()
+            wake.clear()
+    finally:
+        ray_serve.delete(APP_NAME)
 
-        logging.getLogger("ray.serve").setLevel(logging.ERROR)
-        # Installed after Ray has started, because Ray's core would handle SIGTERM first.
-        signal.signal(signal.SIGHUP, self._on_signal)
-        signal.signal(signal.SIGTERM, self._on_signal)
-        ray_serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
-        try:
-            while not self._ending:
-                self._deploy()
-                self._wake.wait()
-                self._wake.clear()
-        finally:
-            ray_serve.delete(APP_NAME)
 
-    def _on_signal(self, number: int, frame: object) -> None:
-        self._ending = self._ending or number == signal.SIGTERM
-        self._wake.set()
+def _deploy(config: Path) -> None:
+    # Private, but the REST API calls it too; the CLI needs the dashboard.
+    from ray.serve.context import _get_global_client
+    from ray.serve.schema import ServeDeploySchema
 
-    def _deploy(self) -> None:
-        # Private, but the REST API calls it too; the CLI needs the dashboard.
-        from ray.serve.context import _get_global_client
-        from ray.serve.schema import ServeDeploySchema
-
-        schema = ServeDeploySchema.model_validate(json.loads(self._config.read_text()))
-        client = _get_global_client()
-        assert client is not None  # it raises if Serve does not run
-        client.deploy_apps(schema)
+    schema = ServeDeploySchema.model_validate(json.loads(config.read_text()))
+    client = _get_global_client()
+    assert client is not None  # it raises if Serve does not run
+    client.deploy_apps(schema)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from loadtest.http.client import Json
 from loadtest.http.console import print_text, run_typed
 from loadtest.simulator.contenders import CONTENDERS, ENGINE, WHOLE, Scenario
 from loadtest.simulator.devices import PRESETS, read_device
@@ -17,27 +18,6 @@ from loadtest.simulator.traffic import Traffic, read_mix
 from models.quality.page import table
 
 _BOUND_TIMES, _SEED = 5.0, 0
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What every contender can do with one mix of exits."""
-
-    mix: str
-    mean_exit: float  # its mean layer
-    bound_ms: float  # the latency bound
-    capacity: Mapping[str, float]  # contender -> answers per second when saturated
-    sustainable: Mapping[str, float]  # contender -> highest rate whose p99 keeps the bound
-
-    @classmethod
-    def of(cls, scenario: Scenario, traffic: Traffic) -> "Part":
-        """Simulate all contenders."""
-        capacity = {name: scenario.capacity(name, traffic) for name in CONTENDERS}
-        sustainable = {
-            name: scenario.sustainable(name, traffic, capacity[name]) for name in capacity
-        }
-        bound_ms = 1000 * scenario.bound_s(traffic)
-        return cls(traffic.mix.name, traffic.mix.mean, bound_ms, capacity, sustainable)
 
 
 def simulate(
@@ -84,24 +64,37 @@ def simulate(
     ]
     scenario = Scenario(device, limits, requests, _SEED, _BOUND_TIMES)
     with Console(stderr=True).status("simulating"):
-        parts = [Part.of(scenario, traffic) for traffic in traffics]
+        parts = [simulated(scenario, traffic) for traffic in traffics]
     print_text(Console(), parts_table(parts))
     if json_file:
-        figures = [asdict(part) for part in parts]
-        document = {"device": asdict(device), "limits": asdict(limits), "parts": figures}
+        document = {"device": asdict(device), "limits": asdict(limits), "parts": parts}
         json_file.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def parts_table(parts: Sequence[Part]) -> str:
+def simulated(scenario: Scenario, traffic: Traffic) -> Json:
+    """Return what every contender can do with one mix of exits."""
+    capacity = {name: scenario.capacity(name, traffic) for name in CONTENDERS}
+    return {
+        "mix": traffic.mix.name,
+        "mean_exit": traffic.mix.mean,
+        "bound_ms": 1000 * scenario.bound_s(traffic),
+        # Answers per second when saturated, and the highest rate whose p99 keeps the bound.
+        "capacity": capacity,
+        "sustainable": {
+            name: scenario.sustainable(name, traffic, most) for name, most in capacity.items()
+        },
+    }
+
+
+def parts_table(parts: Sequence[Json]) -> str:
     """Return both contenders' rates and their ratio."""
-    head = ("exits", "requests/s", *CONTENDERS, "ratio")
     rows: list[list[Any]] = []
     for part in parts:
-        bound = f"p99 within {part.bound_ms:.1f} ms"
-        for what, rates in ("saturated", part.capacity), (bound, part.sustainable):
+        bound = f"p99 within {part['bound_ms']:.1f} ms"
+        for what, rates in ("saturated", part["capacity"]), (bound, part["sustainable"]):
             ratio = rates[ENGINE] / rates[WHOLE] if rates[WHOLE] else None
-            rows.append([part.mix, what, *rates.values(), ratio])
-    return table(head, rows)
+            rows.append([part["mix"], what, *rates.values(), ratio])
+    return table(("exits", "requests/s", *CONTENDERS, "ratio"), rows)
 
 
 if __name__ == "__main__":

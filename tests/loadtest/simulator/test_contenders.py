@@ -70,12 +70,3 @@ def test_the_highest_rate_within_the_bound_keeps_it_and_little_more_breaks_it(
         assert ((latency_s <= bound_s).mean() >= 0.99) == kept
     hopeless = Scenario(device, LIMITS, num_requests=200, seed=1, bound_times=0.5)
     assert hopeless.sustainable(WHOLE, traffic, 0.02 / TICK_S) == 0
-
-
-def test_a_lost_or_repeated_request_is_noticed() -> None:
-    record = Record(2)
-    record.answer(0, 10.0, 1)
-    with pytest.raises(RuntimeError):
-        record.answered()
-    with pytest.raises(RuntimeError):
-        record.answer(0, 12.0, 1)
