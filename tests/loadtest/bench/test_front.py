@@ -1,11 +1,9 @@
 import json
-import os
-import threading
 from pathlib import Path
 
 import pytest
 
-from loadtest.bench.front import OTHER, THIS, Cost, Kind, figures, main, split, thread_seconds
+from loadtest.bench.front import OTHER, THIS, Cost, Kind, figures, main, split
 from serve.bundle.loader import Bundle
 
 
@@ -14,17 +12,6 @@ def test_time_goes_to_the_event_loop_the_engine_or_the_others() -> None:
     after = {7: 1.5, 8: 5.25, 9: 4.0, 10: 0.125}
     assert split(7, before, after) == (0.5, 2.0, 0.375)
     assert split(7, {}, {7: 1.0}) == (1.0, 0.0, 0.0)
-
-
-def test_every_thread_of_a_process_is_read() -> None:
-    ends = threading.Event()
-    thread = threading.Thread(target=ends.wait)
-    thread.start()
-    seconds = thread_seconds(os.getpid())
-    ends.set()
-    thread.join()
-    assert seconds[os.getpid()] > 0
-    assert thread.native_id in seconds
 
 
 def test_event_loops_are_compared_at_equal_requests_in_the_same_turn() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from loadtest.compare import __main__ as command
-from loadtest.compare.cores import on, share_cores
 from serve.bundle.loader import Bundle
 
 
@@ -38,11 +37,3 @@ def test_contender_is_started_measured_and_stopped(
     assert 0 < line["p50_ms"] <= line["p99_ms"]
     assert "| ONNX Runtime + FastAPI, fp32, dynamic batches |" in capsys.readouterr().out
     assert os.sched_getaffinity(0) == cores
-
-
-def test_load_has_a_core_that_no_server_has() -> None:
-    cores = share_cores()
-    if len(os.sched_getaffinity(0)) > 1:
-        assert not cores.servers & cores.load
-    with on(cores.load):
-        assert os.sched_getaffinity(0) == cores.load

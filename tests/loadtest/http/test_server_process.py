@@ -1,9 +1,19 @@
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from loadtest.http import server_process
 from loadtest.http.client import Client
+from loadtest.http.interruption import held_back
+from loadtest.http.processes import Family
 from loadtest.http.server_process import ServerFailed
 from tests.loadtest.conftest import MakeChild
+from tests.support.patience import until
+
+CHILD = "import subprocess, sys; subprocess.Popen(['sleep', '60', '60']); sys.stdin.read()"
 
 
 @pytest.mark.parametrize(
@@ -44,3 +54,27 @@ def test_block_that_raises_ends_its_server_and_keeps_its_error(
         child.wait_until_ready(30.0)
         raise error
     assert not Client(child.url).ready()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_the_block_has_ended(number: signal.Signals) -> None:
+    before, finished = signal.getsignal(number), False
+    with pytest.raises(KeyboardInterrupt), held_back():
+        os.kill(os.getpid(), number)
+        finished = True
+    assert finished
+    assert signal.getsignal(number) is before
+
+
+def test_a_child_of_a_process_that_has_ended_is_of_its_family() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, start_new_session=True
+    ) as leader:
+        family = Family(leader.pid)
+        (child,) = until(lambda: family.titled("60 60"))
+        assert len(family.running()) == 2
+        leader.kill()
+        leader.wait()
+        assert family.running() == {child}
+        assert family.kill() == 1
+    until(lambda: not family.running())
