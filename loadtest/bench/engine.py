@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import typer
@@ -39,8 +39,7 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.hardware import available_threads
 from serve.runtime.ort_session import plain_options, session_options
 
-OnCpu: TypeAlias = Literal["fp32", "int8"]
-
+_ON_CPU: tuple[Precision, ...] = ("fp32", "int8")
 _LENGTHS = (8, 32, 128)  # of lone texts
 _MOST_OVER_WHOLE, _MOST_OVER_SHARE = 1.10, 0.03
 _LEAST_OF_LAYERS = 0.95
@@ -102,9 +101,6 @@ def bench_engine(
     bundle: Annotated[
         Path | None, typer.Argument(help="Bundle folder.", show_default="BERT-base's size")
     ] = None,
-    precision: Annotated[
-        Literal["both", "fp32", "int8"], typer.Option(help="Variants to measure.")
-    ] = "both",
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the figures to this file.")
     ] = None,
@@ -112,11 +108,10 @@ def bench_engine(
     """Hold the engine against the whole model: a lone text, full load, and its own work."""
     num_threads = available_threads()
     machine = machine_facts(num_threads)
-    asked: tuple[OnCpu, ...] = get_args(OnCpu) if precision == "both" else (precision,)
     with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("exporting") as says:
         path = Path(folder, BERT_BASE.name)
-        loaded = load_bundle(bundle) if bundle else build(BERT_BASE, asked, path)
-        bars = list(measure(loaded, asked, num_threads, BUDGET, says.update))
+        loaded = load_bundle(bundle) if bundle else build(BERT_BASE, _ON_CPU, path)
+        bars = list(measure(loaded, num_threads, BUDGET, says.update))
     missed = sum(not bar.met for bar in bars)
     print_text(
         Console(), f"{loaded.name}, {num_threads} threads\n\n{_table(bars)}\n\n"
@@ -130,7 +125,6 @@ def bench_engine(
 
 def measure(
     bundle: Bundle,
-    precisions: Sequence[Precision],
     num_threads: int,
     budget: Budget,
     report: Callable[[str], None],
@@ -138,18 +132,17 @@ def measure(
     """Yield all bars.
 
     Args:
-        bundle: those of its variants that are asked for are measured.
-        precisions: the variants.
+        bundle: its variants for CPUs are measured.
         num_threads: of every session.
         budget: how much is run.
         report: called with the name of the next step.
 
     Raises:
-        BenchFailed: the bundle has none of the variants, or the engine gave a wrong answer.
+        BenchFailed: the bundle has none of them, or the engine gave a wrong answer.
     """
-    found = [precision for precision in precisions if precision in bundle.manifest.variants]
+    found = [precision for precision in _ON_CPU if precision in bundle.manifest.variants]
     if not found:
-        raise BenchFailed(f"{bundle.name} has no variant {' or '.join(precisions)}")
+        raise BenchFailed(f"{bundle.name} has no variant {' or '.join(_ON_CPU)}")
     report("segments that cost nothing")
     yield from own_work(budget)
     for precision in found:

@@ -18,9 +18,6 @@ class Shape(NamedTuple):
     rows: int
     tokens: int
 
-    def __str__(self) -> str:
-        return f"{self.rows} x {self.tokens}"
-
 
 class Inputs(NamedTuple):
     """One batch. The fields are named after the graph's inputs and are all (rows, tokens)."""

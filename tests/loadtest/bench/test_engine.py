@@ -15,12 +15,6 @@ from serve.bundle.loader import Bundle
 HURRIED = Budget(turns=1, turns_s=0.0, rounds=1, requests=20, free_rows=100)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["engine", *words])
-    monkeypatch.setattr(engine, "BUDGET", HURRIED)
-    return run_typed("benchmark", bench_engine)
-
-
 def test_every_bar_is_there(
     bundle: Bundle,
     monkeypatch: pytest.MonkeyPatch,
@@ -28,18 +22,14 @@ def test_every_bar_is_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     file = tmp_path / "engine.json"
+    monkeypatch.setattr(sys, "argv", ["engine", str(bundle.folder), "--json", str(file)])
+    monkeypatch.setattr(engine, "BUDGET", HURRIED)
     with pytest.raises(SystemExit):
-        run(monkeypatch, str(bundle.folder), "--json", str(file))
+        run_typed("benchmark", bench_engine)
     bars = json.loads(file.read_text())["bars"]
     assert sorted(Counter(bar["what"] for bar in bars).values()) == [2, 4, 4, 4]
     said = capsys.readouterr().out
     assert said.count("| met |") + said.count("**missed**") == len(bars)
-
-
-def test_a_bundle_without_the_variant_is_refused(
-    half_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run(monkeypatch, str(half_bundle.folder), "--precision", "int8") == 1
 
 
 def test_model_that_cannot_be_made_says_why(
