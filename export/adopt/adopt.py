@@ -39,6 +39,7 @@ EPOCHS = 2
 # Longer texts are cut while the exits are trained; the bundle takes all that the classifier takes.
 MAX_TRAINED_TOKENS = 512
 _STATE = "adopt.json"
+CALIBRATING = "calibrating.jsonl"
 _SAMPLE_TEXTS = 64
 # Times in those of the classifier for the same texts, as MiniLM-L6 took them on two cores.
 _TRAINING, _CALIBRATING = 1.0, 1.4
@@ -167,7 +168,7 @@ def _steps(job: Adoption, loaded: LoadedCheckpoint, parts: Parts) -> list[Step]:
 
     def divide(_: Console) -> None:
         write_texts(work / "teaching.jsonl", parts.teaching)
-        write_texts(work / "calibrating.jsonl", parts.calibrating)
+        write_texts(work / CALIBRATING, parts.calibrating)
         write_answers(answers, source, parts.measuring)
 
     def teach(console: Console) -> None:
@@ -179,7 +180,7 @@ def _steps(job: Adoption, loaded: LoadedCheckpoint, parts: Parts) -> list[Step]:
     def certify(console: Console) -> None:
         calibration = CalibrationJob(
             job.out,
-            (work / "calibrating.jsonl",),
+            (work / CALIBRATING,),
             labelled=False,
             reference=job.classifier,
         )

@@ -43,7 +43,7 @@ def adopt(
     Gives it exits, exports it, certifies rules, and ends with what they save. After Ctrl-C, the
     same command continues.
     """
-    from export.adopt.adopt import Adoption, make_default, print_plan, run, steps
+    from export.adopt.adopt import CALIBRATING, Adoption, make_default, print_plan, run, steps
     from models.quality.cli import recommend, share, target_of
     from serve.errors import TargetOutOfReach
 
@@ -60,7 +60,12 @@ def adopt(
             console.print("stopped; to continue, run the same command again")
             raise
     try:
-        recommend(out, max_disagreement=max_disagreement, reference=classifier)
+        recommend(
+            out,
+            max_disagreement=max_disagreement,
+            reference=classifier,
+            texts=job.work / CALIBRATING,
+        )
     except TargetOutOfReach as error:
         raise TargetOutOfReach(
             f"{error}. {out} is whole: the same command with a larger --max-disagreement shows at "

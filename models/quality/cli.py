@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _FOLDER = {"exists": True, "file_okay": False}
 _FILE = {"exists": True, "dir_okay": False}
 
+# That run under load.
+_MOST_TEXTS = 2000
+
 _Bundle = Annotated[Path, typer.Argument(help="Bundle folder.", **_FOLDER)]
 _Exits = Annotated[
     str | None,
@@ -219,10 +222,19 @@ def recommend(
     ] = "auto",
     active_exits: _Exits = None,
     device: _Device = "auto",
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts like those of your clients: compares the rule with the whole model under "
+            "load.",
+            **_FILE,
+        ),
+    ] = None,
 ) -> None:
     """Show what a target becomes on this machine: the rule, what it saves and may cost."""
     from rich.table import Table
 
+    from models.data.unlabelled import read_unlabelled
     from models.quality.recommend import check_reference
     from models.quality.recommend import recommend as run
     from models.quality.summary import flag_overview
@@ -255,7 +267,8 @@ def recommend(
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     table.add_row("bundle", f"{loaded.name}, {placement.precision} on {placement.device}")
-    for heading, sentence in run(loaded, placement, target, thresholds):
+    sample = read_unlabelled(texts)[:_MOST_TEXTS] if texts else []
+    for heading, sentence in run(loaded, placement, target, thresholds, sample):
         table.add_row(heading, sentence)
     console.print(table)
 

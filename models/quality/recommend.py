@@ -1,11 +1,12 @@
 """`offramp recommend`: what a target becomes here, what it saves and what it may cost."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from models.errors import UnusableData
 from models.quality.card import LOST, describe_loss, percent
+from models.quality.load import CLIENTS, under_load
 from models.quality.reference import open_reference
 from models.quality.risk_control import rows_needed
 from models.quality.summary import shortage
@@ -19,8 +20,10 @@ from serve.policy.problems import why_full
 from serve.policy.resolution import Resolution, ServedRung, resolve
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
+from serve.rules import NeverRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
+from serve.tokenization.tokenizer import Text
 
 _NO_FASTER = (
     "to ask the exits takes longer than they save: ask fewer, by `offramp export --exits` without "
@@ -40,7 +43,11 @@ _WORTH_LAYERS, _WORTH_TEXTS = 0.05, (1.1, 10)
 
 
 def recommend(
-    bundle: Bundle, placement: Placement, target: Target, flag: AnyFlag | None = None
+    bundle: Bundle,
+    placement: Placement,
+    target: Target,
+    flag: AnyFlag | None = None,
+    texts: Sequence[Text] = (),
 ) -> Iterator[tuple[str, str]]:
     """Yield what there is to say about a target, as pairs of a heading and a sentence.
 
@@ -49,6 +56,7 @@ def recommend(
         placement: the device and the variant.
         target: what is wanted.
         flag: whose decisions the target is about; None for a target about answers.
+        texts: to run under load; none to leave that out.
 
     Raises:
         TargetOutOfReach: no rung keeps all bounds; the message names the nearest.
@@ -67,6 +75,8 @@ def recommend(
         yield "note", why
     yield "rule", rung.rule.text()
     yield from _times(rung, full, ladder)
+    if texts and not rung.full_depth:
+        yield "under load", _under_load(bundle, placement, rung, texts)
     if certified and flag:
         yield from _of_flag(found, target, certified, thresholds(flag))
     elif certified:
@@ -105,6 +115,19 @@ def _times(rung: ServedRung, full: ServedRung, ladder: ServedLadder) -> Iterator
         yield "times", _BUSY
     if not rung.full_depth and rung.speedup <= 1:
         yield "note", _NO_FASTER
+
+
+def _under_load(
+    bundle: Bundle, placement: Placement, rung: ServedRung, texts: Sequence[Text]
+) -> str:
+    whole, rule = under_load(bundle, placement, [NeverRule(), rung.rule], texts)
+    return (
+        f"{rule.per_second:.0f} answers/s instead of {whole.per_second:.0f}, "
+        f"{rule.per_second / whole.per_second:.1f} times as many, to {CLIENTS} clients; half of "
+        f"them within {rule.p50_ms:.1f} ms instead of {whole.p50_ms:.1f}, 99 % within "
+        f"{rule.p99_ms:.1f} instead of {whole.p99_ms:.1f} (the engine alone, with {len(texts)} of "
+        "your texts)"
+    )
 
 
 def _saved(rung: ServedRung, full: ServedRung, ladder: ServedLadder) -> str:

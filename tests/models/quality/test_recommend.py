@@ -1,6 +1,7 @@
 """`offramp recommend`: what a target becomes, in words."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from serve.bundle.manifest import Precision
 from serve.errors import TargetOutOfReach
 from serve.policy.served_ladder import ServedLadder
 from serve.rules import CompiledRule
+from serve.rules.traits import Task
 from tests.models.quality.conftest import MakeBundle, MakeData
 from tests.models.quality.test_calibrate import run
 from tests.serve.support.bundles import Document, rewrite_manifest
@@ -106,6 +108,18 @@ def test_more_texts_are_asked_for_where_they_are_worth_it(
 ) -> None:
     rewrite_ladder(certified, lambda ladder: ladder.update(num_certifying=num_certifying))
     assert said(certified, "--max-disagreement", bound)["more texts"] == sentence
+
+
+@pytest.mark.parametrize("task", ["single_label", "token"])
+def test_texts_compare_the_rule_with_the_whole_model_under_load(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch, task: Task
+) -> None:
+    monkeypatch.setattr("models.quality.load.TURN_S", 0.02)
+    folder, data = make_bundle(task), make_data(task, num_texts=20)
+    found = said(folder, "--max-layers", "2", "--texts", str(data))
+    assert re.match(r"\d+ answers/s instead of \d+, [\d.]+ times as many", found["under load"])
+    assert "with 20 of your texts" in found["under load"]
+    assert "under load" not in said(folder, "--max-layers", "4", "--texts", str(data))
 
 
 def test_a_loss_of_the_metric_needs_labels(certified: Path) -> None:
