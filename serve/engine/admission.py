@@ -98,25 +98,24 @@ class Admission:
     @property
     def seconds(self) -> float:
         """Estimated time until all rows are answered."""
-        if not self.held.rows:
-            return 0.0
-        pace = self._took_s / self._full_s if self._full_s else 1.0
-        return pace * self._at_full_depth(self.held)
+        return self._pace * self._at_full_depth(self.held)
 
     def wait_s(self, client: str, priority: Priority) -> float:
         """Return the estimated seconds until a client's next row starts.
 
         Rows of a worse priority are not waited for. Clients take turns, so a client with little
-        in the queue waits for as much of the others' only.
+        in the queue waits for as much work of each of the others only, however long their texts.
         """
         if not self.held.rows:
             return 0.0
         ahead = sum([tokens for own, tokens in self._tokens_of.items() if own <= priority])
-        share = ahead / self.held.tokens
+        of_all_s = self.seconds
         if client:
-            held = self._clients.get(client, Load())
-            share *= min(1.0, held.tokens * len(self._clients) / self.held.tokens)
-        return share * self.seconds
+            own = self._clients.get(client, Load())
+            # While long rows of others run, few are answered, and the pace says more than is true.
+            own_s = min(1.0, self._pace) * self._at_full_depth(own)
+            of_all_s = min(of_all_s, own_s * len(self._clients))
+        return ahead / self.held.tokens * of_all_s
 
     def admit(self, rows: Sequence[Row], now_s: float) -> None:
         """Count the rows of one request in, all or none.
@@ -183,16 +182,22 @@ class Admission:
             self._full_s = fade * self._full_s + self._at_full_depth(own)
         for row, _ in outcomes:
             self._tokens_of[row.priority] -= row.num_tokens
-            held = self._clients[row.client]
+            held, num = self._clients[row.client], row.num_tokens
             if held.rows == 1:
                 del self._clients[row.client]
-            else:  # the pairs of one client are not asked for
-                left = Load(held.rows - 1, held.tokens - row.num_tokens, held.pairs)
+            else:
+                left = Load(held.rows - 1, held.tokens - num, held.pairs - num * num)
                 self._clients[row.client] = left
         self.held = self.held.plus(Load.of([row for row, _ in outcomes]), -1)
 
+    @property
+    def _pace(self) -> float:
+        return self._took_s / self._full_s if self._full_s else 1.0
+
     def _at_full_depth(self, held: Load) -> float:
         """Return the time of so many rows in batches as large as the queue makes them."""
+        if not held.rows:
+            return 0.0
         mean, limits = math.ceil(self.held.tokens / self.held.rows), self._batch_limits
         share_run = max(1, min(self.held.rows, limits.max_rows, limits.max_tokens // mean))
         fixed_s, token_s, pair_s = self._costs.remaining(0)

@@ -306,17 +306,16 @@ def models_of(server: LiveServer) -> list[dict[str, Any]]:
     return listed
 
 
-def test_huge_manifest_is_not_read(server: LiveServer, repository: Path) -> None:
-    with (repository / "second" / MANIFEST).open("r+b") as file:
+@pytest.mark.parametrize("name", [MANIFEST, "segments/fp32/weights.bin"])
+def test_huge_file_is_not_read(server: LiveServer, repository: Path, name: str) -> None:
+    with (repository / "second" / name).open("r+b") as file:
         file.truncate(300 << 30)  # sparse: it takes no room
     problem = Problem.of(server.http.post("/v1/models/second/load"))
     assert problem[:2] == (422, "load_failed")
     assert alias(server, "mood", "first")["aliases"]["mood"] == "first"
 
 
-def test_load_of_a_huge_file_ends_with_the_server(repository: Path) -> None:
-    with (repository / "second" / "segments/fp32/weights.bin").open("r+b") as file:
-        file.truncate(300 << 30)
+def test_reading_of_files_ends_with_the_server(repository: Path) -> None:
     with pytest.raises(Unavailable):
         load_bundle(repository / "second", stopping=lambda: True)
 

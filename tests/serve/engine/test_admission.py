@@ -155,6 +155,20 @@ def test_a_queue_of_others_is_not_waited_for() -> None:
         assert admission.wait_s(client, Priority.NORMAL) == admission.seconds
 
 
+def test_long_texts_of_others_make_short_ones_wait_for_their_turn_alone() -> None:
+    costs = CostModel([SegmentCost(fixed_s=1e-3, per_token_s=1e-5, per_token_pair_s=1e-6)])
+    admission = Admission(QueueLimits(), costs)
+    admission.admit(of_client("many", 16, 380), 0)
+    now_s = 0.0
+    for _ in range(20):  # answered one by one, between runs of the long ones
+        admission.admit(own := of_client("few", 1, 20), now_s)
+        now_s += 0.04
+        admission.release([answered(row, 0) for row in own], now_s)
+    admission.admit(of_client("few", 1, 20), now_s)
+    assert admission.wait_s("few", Priority.NORMAL) <= 2 * costs.remaining_s(0, 1, 20)
+    assert admission.wait_s("many", Priority.NORMAL) > 1
+
+
 def test_rows_wait_for_none_of_a_worse_priority() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
     for number, priority in ((10, Priority.HIGH), (10, Priority.NORMAL), (20, Priority.LOW)):
