@@ -136,6 +136,16 @@ def names_without_header(first: Sequence[str]) -> list[str]:
         return ["source", "label", "mark", "sentence"]  # CoLA
     if len(first) == 3 and first[2] in ("entails", "neutral"):
         return ["premise", "hypothesis", "label"]  # SciTail
+    if len(first) >= 7 and first[0].startswith("main-"):
+        return [
+            "genre",
+            "filename",
+            "year",
+            "old_index",
+            "score",
+            "sentence1",
+            "sentence2",
+        ]  # STS-B
     return []
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from models.data.lines import read_lines
-from models.data.records import read_records
+from models.data.records import holds_json, read_records
 from models.data.rows import Row, read_rows
 
 
@@ -65,7 +65,7 @@ def main(
     count: Annotated[int, typer.Option(min=1, help="How many to hold out.")] = 1500,
 ) -> None:
     """Split a file into training rows, and held-out sentences or pairs."""
-    if data.suffix.lower() not in (".tsv", ".txt"):
+    if data.suffix.lower() not in (".tsv", ".txt") or holds_json(data):
         raise typer.BadParameter(f"{data}: only tab-separated files are split")
     header, lines = lines_of_rows(data)
     rows = read_rows(data, None)

@@ -58,7 +58,7 @@ def read_records(path: Path) -> Iterator[Record]:
 
     `.tsv`, and `.txt` with such a header, are split on tabs, and quotes are text, unless all quotes
     are a csv writer's; `.csv` follows the csv module's rules; `.jsonl` and `.json` hold one object
-    per line. All are UTF-8.
+    per line, and so may `.txt`. All are UTF-8.
 
     Raises:
         UnusableData: a missing file, an unknown suffix, not UTF-8, a header with a name twice, or a
@@ -79,7 +79,23 @@ def is_plain(path: Path) -> bool:
         return False
     _, first = next(read_lines(path), (1, ""))
     names = first.strip().split("\t")
+    if holds_json(path):
+        return False
     return TEXT_NAMES.isdisjoint(map(fold, names) if len(names) > 1 else names)
+
+
+def holds_json(path: Path) -> bool:
+    """Return whether a file's first line is a JSON object with a text, as SciTail's `.txt`."""
+    _, first = next(read_lines(path), (1, ""))
+    try:
+        values = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(values, dict) and not TEXT_NAMES.isdisjoint(map(fold, values))
+
+
+def _text(path: Path) -> Iterator[Record]:
+    return _json_lines(path) if holds_json(path) else _tab_separated(path)
 
 
 def _tab_separated(path: Path) -> Iterator[Record]:
@@ -94,6 +110,11 @@ def _tab_separated(path: Path) -> Iterator[Record]:
 
 
 def _comma_separated(path: Path) -> Iterator[Record]:
+    _, first = next(read_lines(path), (1, ""))
+    names = names_without_header(first.rstrip("\r\n").split("\t"))
+    if names:  # STS-B: tabs in a .csv, and in some rows further columns with the texts' sources
+        rows = ((n, line.rstrip("\r\n").split("\t")) for n, line in read_lines(path))
+        return _table(path, ((n, cells[: len(names)]) for n, cells in rows if any(cells)))
     return _table(path, _fields(path, ","))
 
 
@@ -275,7 +296,7 @@ def without_repeats(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 _READERS = {
     ".tsv": _tab_separated,
-    ".txt": _tab_separated,
+    ".txt": _text,
     ".csv": _comma_separated,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,

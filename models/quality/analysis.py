@@ -57,12 +57,12 @@ class Analysis:
     @cached_property
     def points(self) -> dict[str, list[Point]]:
         """Every rule that was tried, by family."""
-        return points_of(self.model, self.recorded, self.costs)
+        return points_of(self.model, self.recorded, self.costs, self.data.name)
 
     @property
     def metric(self) -> str:
-        """The task's main metric."""
-        return main_metric(self.recorded.traits)
+        """The task's main metric; of GLUE's tasks, GLUE's own."""
+        return main_metric(self.recorded.traits, self.data.name)
 
     @property
     def exits(self) -> tuple[int, ...]:

@@ -71,11 +71,12 @@ class Point(NamedTuple):
 class Trial:
     """Tries rules on a recording."""
 
-    def __init__(self, recorded: Recorded, costs: Costs) -> None:
+    def __init__(self, recorded: Recorded, costs: Costs, data: str = "") -> None:
+        """Keep what every exit says; `main_metric` tells what `data` decides."""
         assert recorded.gold is not None
         self._recorded, self._costs, self._gold = recorded, costs, recorded.gold
-        traits = recorded.traits
-        self._at_exits = np.stack([statistics(traits, self._gold, x) for x in recorded.logits])
+        self._metric = main_metric(recorded.traits, data)
+        self._at_exits = np.stack([self._sums(logits) for logits in recorded.logits])
 
     def point(
         self,
@@ -90,9 +91,8 @@ class Trial:
         costs = {unit: cost.of(taken.exits, compiled) for unit, cost in self._costs.items()}
         left_at = np.bincount(taken.exits, minlength=len(recorded.logits))
         found = self._statistics(taken)
-        main = main_metric(recorded.traits)
         value = float(of_sums(found.sum(axis=0)))
-        metrics = {main: value}
+        metrics = {self._metric: value}
         if recorded.traits.task != "token":
             metrics = benchmark_scores(recorded.traits, self._gold, taken.deciding)
         return Point(
@@ -113,12 +113,17 @@ class Trial:
         if self._recorded.by_the_exits(taken):
             found: Statistics = self._at_exits[taken.exits, np.arange(self._recorded.num_rows)]
             return found
-        return statistics(self._recorded.traits, self._gold, taken.deciding)
+        return self._sums(taken.deciding)
+
+    def _sums(self, logits: NDArray[np.float32]) -> Statistics:
+        return statistics(self._recorded.traits, self._gold, logits, self._metric)
 
 
-def points_of(model: Model, recorded: Recorded, costs: Costs) -> dict[str, list[Point]]:
+def points_of(
+    model: Model, recorded: Recorded, costs: Costs, data: str = ""
+) -> dict[str, list[Point]]:
     """Return all points, by family, with their samples; `static`, one for each exit, is there."""
-    trial, layers = Trial(recorded, costs), recorded.traits.exits
+    trial, layers = Trial(recorded, costs, data), recorded.traits.exits
     static: list[ExitRule] = [*(LayerRule(layer=layer) for layer in layers[:-1]), NeverRule()]
     families = {STATIC: static, **rule_families(recorded)}
     points = {name: [trial.point(name, r) for r in rules] for name, rules in families.items()}

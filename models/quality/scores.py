@@ -24,6 +24,9 @@ from serve.rules.traits import Traits
 MCC, ACCURACY_F1, CORRELATIONS = "mcc", "accuracy_and_f1", "pearson_and_spearman"
 _MEANS = {ACCURACY_F1: ("accuracy", "f1"), CORRELATIONS: ("pearson", "spearman")}
 
+# GLUE's tasks that are not judged by accuracy, by the folder of the data.
+_OF_TASKS = {"cola": MCC, "mrpc": "f1", "qqp": "f1"}
+
 Array: TypeAlias = NDArray[Any]
 # (rows, sums): what each row adds to each sum.
 Statistics: TypeAlias = NDArray[np.float64]
@@ -42,8 +45,15 @@ def measures(traits: Traits) -> tuple[str, ...]:
     return "accuracy", "f1" if len(traits.labels) == 2 else "macro_f1"
 
 
-def main_metric(traits: Traits) -> str:
-    """Return the metric by which exits and rules are compared."""
+def main_metric(traits: Traits, data: str = "") -> str:
+    """Return the metric by which exits and rules are compared.
+
+    Args:
+        traits: of the model.
+        data: the file's name with its folder, such as `mrpc/dev.tsv`, where GLUE's metric counts.
+    """
+    if traits.task == "single_label" and len(traits.labels) == 2:
+        return _OF_TASKS.get(data.lower().partition("/")[0], "accuracy")
     return measures(traits)[0 if traits.task in ("single_label", "regression") else -1]
 
 
@@ -83,9 +93,9 @@ def exit_figures(recorded: Recorded, scores: Scores = score) -> tuple[ExitFigure
     return tuple(figures)
 
 
-def statistics(traits: Traits, gold: Array, logits: NDArray[np.float32]) -> Statistics:
-    """Return what each row adds to the sums of the main metric; arguments are those of `score`."""
-    return _SUMS[main_metric(traits)](traits, gold, decided(traits, logits))
+def statistics(traits: Traits, gold: Array, logits: NDArray[np.float32], metric: str) -> Statistics:
+    """Return what each row adds to the sums of a metric; the others are those of `score`."""
+    return _SUMS[metric](traits, gold, decided(traits, logits))
 
 
 def of_sums(sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,4 +180,6 @@ _SUMS: dict[str, Callable[[Traits, Array, Array], Statistics]] = {
     "micro_f1": _f1,
     "entity_f1": _entity_f1,
     "pearson": _products,
+    # Of two labels, MCC is the correlation of their ids.
+    MCC: _products,
 }

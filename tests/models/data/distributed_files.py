@@ -174,6 +174,27 @@ FILES = {
         [Example("Pluto rotates once in days.", "Pluto rotates.", 1),
          Example("Earth rotates once a day.", "Earth rotates.", 0)],
     ),
+    "SciTail in SNLI's form": File(
+        "scitail_1.0_train.txt",
+        ['{"gold_label": "neutral", "sentence1": "It works.", "sentence2": "It fails.", '
+         '"sentence1_parse": "(ROOT (S it works))"}',
+         '{"gold_label": "entailment", "sentence1": "It is.", "sentence2": "It was.", '
+         '"sentence1_parse": "(ROOT (S it is))"}'],
+        "single_label",
+        ["entailment", "neutral"],
+        [Example("It works.", "It fails.", 1), Example("It is.", "It was.", 0)],
+        ("these columns are not read: sentence1_parse",),
+    ),
+    "STS benchmark": File(
+        "sts-train.csv",
+        ["main-captions\tMSRvid\t2012test\t0001\t5.000\tA plane is off.\tAn air plane, off.",
+         'main-news\tMSRpar\t2012train\t7\t2.5\tHe said "no.\t"No", he\'d say.\tfrom\tthere'],
+        "regression",
+        ["score"],
+        [Example("A plane is off.", "An air plane, off.", 5.0),
+         Example('He said "no.', '"No", he\'d say.', 2.5)],
+        ("these columns are not read: ",),
+    ),
     "SICK": File(
         "SICK_train.txt",
         ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment",

@@ -8,6 +8,8 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score
 
+from models.quality.costs import LAYERS, layer_costs
+from models.quality.points import Trial, resampled
 from models.quality.scores import (
     benchmark_scores,
     exit_figures,
@@ -18,6 +20,7 @@ from models.quality.scores import (
     spearman,
     statistics,
 )
+from serve.rules import NeverRule
 from serve.rules.traits import Task, Traits
 from tests.support.recordings import margins, noisy, said
 
@@ -29,11 +32,29 @@ BY_HAND = margins([[9, 9, 9], [-0.1, -9, -9], [9, -1, -9], [0.1, -0.1, 0.2]], [1
 def test_sums_over_any_rows_give_the_metric_of_those_rows(task: Task) -> None:
     recorded = noisy(task)
     traits, logits = recorded.traits, recorded.logits[1]
-    sums = statistics(traits, recorded.gold, logits)
+    sums = statistics(traits, recorded.gold, logits, main_metric(traits))
     for rows in (np.arange(60), np.array([3, 3, 8, 20, 20, 41, 59])):
         expected = score(traits, recorded.of(rows).gold, logits[rows])[main_metric(traits)]
         found = of_sums(sums[rows].sum(axis=0))
         assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("data", "metric"),
+    [("cola/dev.tsv", "mcc"), ("MRPC/dev.tsv", "f1"), ("qqp/dev.tsv", "f1"),
+     ("sst2/dev.tsv", "accuracy"), ("", "accuracy")],
+)  # fmt: skip
+def test_glues_tasks_are_judged_by_glues_metrics(data: str, metric: str) -> None:
+    draw = np.random.default_rng(0)
+    gold = draw.integers(2, size=60)
+    recorded = margins((draw.standard_normal((60, 3)) + gold[:, None]).tolist(), gold.tolist())
+    assert main_metric(recorded.traits, data) == metric
+    assert main_metric(noisy("single_label").traits, data) == "accuracy", "of three labels"
+    point = Trial(recorded, {LAYERS: layer_costs((2, 4, 6), 60)}, data).point("", NeverRule())
+    assert point.value == pytest.approx(point.metrics[metric])
+    (sampled,) = resampled([point], samples=20)
+    assert sampled.values[0] == pytest.approx(point.value)
+    assert len(set(sampled.values)) > 2
 
 
 def test_a_metric_without_anything_to_count_is_zero() -> None:
