@@ -86,7 +86,7 @@ def is_plain(path: Path) -> bool:
 
 def holds_json(path: Path) -> bool:
     """Return whether a file's first line is a JSON object with a text, as SciTail's `.txt`."""
-    _, first = next(read_lines(path), (1, ""))
+    first = next((line for _, line in read_lines(path) if line.strip()), "")
     try:
         values = json.loads(first)
     except (ValueError, RecursionError):

@@ -47,7 +47,7 @@ def flops(
     ] = None,
 ) -> None:
     """Count the operations of what ran for each text, by PyTorch's counter."""
-    from models.elue.test_file import Submission
+    from models.elue.submission import Submission
 
     if out:
         _check_unread(out, [test_file, model])
@@ -72,7 +72,7 @@ def report(
     """Score a submission: test files of one task. `score` and `plot` read the report."""
     import json
 
-    from models.elue.test_file import Submission
+    from models.elue.submission import Submission
 
     _check_unread(out, [*test_files, model, data])
     found = Submission(model).report(test_files, data)

@@ -9,10 +9,9 @@ import typer
 from models.errors import TrainingFailed
 from models.experiments.context import Context
 from models.experiments.page import missing_minutes, with_starts, write_page
-from models.experiments.record import is_finished
 from models.experiments.run import Run
 from models.experiments.sections import SECTIONS
-from models.experiments.training import Stopped, ensure
+from models.experiments.training import Stopped, ensure, is_finished
 from models.quality.page import table
 
 _DEFAULT = Context()

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.quality.costs import LAYERS, RowCost, layer_costs
+from models.data.examples import Example
+from models.quality.costs import RowCost
 from models.quality.data import read_for
 from models.quality.model import open_models
 from models.quality.recorded import Recorded, inputs, recorded
-from serve.bundle.loader import CALIBRATION, MANIFEST, sha256_of
+from serve.bundle.loader import CALIBRATION, sha256_of
 from serve.rules.traits import Traits
 
 _PRECISION = "fp32"
-# A bundle's manifest names the hashes of its files.
-_NAMED = (MANIFEST, CALIBRATION, "config.json", "tokenizer.json")
+_NAMED = (CALIBRATION, "config.json", "tokenizer.json")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 
 
@@ -27,7 +27,7 @@ class Measured(NamedTuple):
 
     Attributes:
         recorded: with the correct answers.
-        costs: by unit: layers, and of a model folder the operations.
+        costs: by unit: layers and operations.
     """
 
     recorded: Recorded
@@ -38,7 +38,7 @@ def measured(folder: Path, data: Sequence[Path], kept: Path) -> Measured:
     """Run labelled texts through all exits in fp32, or read what that has given before.
 
     Args:
-        folder: a bundle, a model folder or a checkpoint.
+        folder: a model folder or a checkpoint.
         data: files that are taken together.
         kept: the folder for what is kept; the same files of model and data find it again.
     """
@@ -49,10 +49,14 @@ def measured(folder: Path, data: Sequence[Path], kept: Path) -> Measured:
     return _read(path)
 
 
+def examples_of(data: Sequence[Path], traits: Traits) -> list[Example]:
+    """Return the rows of files that are taken together."""
+    return [example for path in data for example in read_for(path, traits).examples]
+
+
 def _key(folder: Path, data: Sequence[Path]) -> str:
     files = [folder / name for name in _NAMED if (folder / name).is_file()]
-    if not (folder / MANIFEST).is_file():
-        files += sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
+    files += sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
     parts = [_PRECISION, *(sha256_of(path) for path in [*files, *data])]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -60,10 +64,7 @@ def _key(folder: Path, data: Sequence[Path]) -> str:
 def _run(folder: Path, data: Sequence[Path]) -> Measured:
     (model,) = open_models([folder], [_PRECISION])
     traits = model.source.traits
-    examples = [example for path in data for example in read_for(path, traits).examples]
-    found = recorded(model.source, *inputs(examples))
-    if (folder / MANIFEST).is_file():  # whose costs are times, which are not kept
-        return Measured(found, {LAYERS: layer_costs(traits.exits, found.num_rows)})
+    found = recorded(model.source, *inputs(examples_of(data, traits)))
     costs = model.costs(found.num_tokens)
     return Measured(found, {k: each for k, each in costs.items() if isinstance(each, RowCost)})
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.experiments.context import Context
-from models.experiments.record import is_finished
 from models.experiments.run import BUDGETS, Run
+from models.experiments.training import is_finished
 
 _HEAD = """# Reproductions
 

@@ -12,27 +12,25 @@ from models.experiments.sections import (
     condition,
     deebert,
     difficulty,
-    diversity,
-    elasticbert,
     fastbert,
-    patience,
     redundancy,
 )
 from models.experiments.sections.depths import BERXIT, TAGGER
+from models.experiments.sections.elue import ELASTICBERT, REFERENCE
+from models.experiments.sections.patience import DIVERSITY, PATIENT
 from models.experiments.sections.recipes import RECIPES
-from models.experiments.sections.reference import REFERENCE
 
 SECTIONS: Mapping[str, Section] = {
     **RECIPES,
     "reference": REFERENCE,
     "deebert": deebert.SECTION,
-    "patience": patience.SECTION,
+    "patience": PATIENT,
     "patience-condition": condition.SECTION,
-    "diversity": diversity.SECTION,
+    "diversity": DIVERSITY,
     "berxit": BERXIT,
     "tagger": TAGGER,
     "fastbert": fastbert.SECTION,
-    "elasticbert": elasticbert.SECTION,
+    "elasticbert": ELASTICBERT,
     "difficulty": difficulty.SECTION,
     "redundancy": redundancy.SECTION,
 }

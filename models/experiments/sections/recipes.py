@@ -7,8 +7,8 @@ from typing import NamedTuple
 from models.experiments.context import Context
 from models.experiments.figures import Column, Figure, by_column, table, verdict
 from models.experiments.page import Section
-from models.experiments.record import processor_seconds
 from models.experiments.run import BUDGETS, DEPTHS, ENCODERS, DataName, EncoderName, Run
+from models.experiments.training import processor_seconds
 from models.experiments.tried import Tried, layers_within
 from models.quality.recorded import Recorded
 from models.quality.rule_families import ENTROPY, LEARNED, rule_families

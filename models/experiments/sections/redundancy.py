@@ -8,14 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cosine_similarity
 
-from models.checkpoints import load
+from models.checkpoints import LoadedCheckpoint, load
 from models.experiments.context import Context
 from models.experiments.figures import Column, Figure, table
+from models.experiments.measured import examples_of
 from models.experiments.page import Section
 from models.experiments.run import DEPTHS, ENCODERS, Run
 from models.experiments.sections.recipes import BASELINE, STAGES, runs_of
 from models.multi_exit import MultiExitModel
-from models.quality.data import read_for
 from models.quality.recorded import Recorded, inputs
 from models.quality.source import TorchSource
 from models.quality.style import spread
@@ -27,11 +27,10 @@ _FEW = 0.01
 # `frozen` keeps a classifier as it was fine-tuned without exits, and adds heads that tell what its
 # layers know.
 _NAMES = {"frozen": "fine-tuned without exits", BASELINE: "trained with all exits"}
+_STAGES = {row.name: row for row in STAGES}
 _RUNS = {
-    _NAMES[row.name]: runs_of(row.options, "sst2", frozen=row.frozen)
-    for name in _NAMES
-    for row in STAGES
-    if row.name == name
+    words: runs_of(_STAGES[name].options, "sst2", frozen=_STAGES[name].frozen)
+    for name, words in _NAMES.items()
 }
 
 _ABOUT = (
@@ -180,19 +179,19 @@ def states_of(model: MultiExitModel, texts: Sequence[Tokens]) -> States:
 
 
 def _measured(context: Context, run: Run) -> Redundancy:
-    states = states_of(load(context.folder(run)).model, _tokens(context, run))
+    loaded = load(context.folder(run))
+    states = states_of(loaded.model, _tokens(context, loaded))
     return redundancy(context.measured(run).recorded, states)
 
 
 def _of_encoder(context: Context) -> Redundancy:
     model = MultiExitModel.from_encoder(context.zoo / ENCODERS["minilm"], ["a", "b"])
-    return redundancy(None, states_of(model.eval(), _tokens(context, SECTION.runs[-1])))
+    tokens = _tokens(context, load(context.folder(SECTION.runs[-1])))
+    return redundancy(None, states_of(model.eval(), tokens))
 
 
-def _tokens(context: Context, run: Run) -> list[Tokens]:
-    """Return some texts as a run's model reads them."""
-    loaded = load(context.folder(run))
+def _tokens(context: Context, loaded: LoadedCheckpoint) -> list[Tokens]:
+    """Return some texts as a model reads them."""
     source = TorchSource(loaded.model, loaded.tokenizer, loaded.max_tokens)
-    files = context.files(run.data)
-    texts, _ = inputs([each for path in files for each in read_for(path, source.traits).examples])
+    texts, _ = inputs(examples_of(context.files("sst2"), source.traits))
     return source.read([texts[place] for place in spread(len(texts), NUM_TEXTS)])

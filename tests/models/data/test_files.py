@@ -345,7 +345,7 @@ def test_other_codes_are_refused_by_every_reader(
 @pytest.mark.parametrize(
     "line",
     ["text,label", "text, label", "#1 String,#2 String", "Question;sentence",
-     '{"text": "a", "label": 1}', "__label__yes so good",
+     '{"body": "a", "label": 1}', "__label__yes so good",
      "body\tanswer", "O\ta", '"text","label"', "id,text", '[{"text": "a"},', "[", "{",
      "so good __label__yes"],
 )  # fmt: skip

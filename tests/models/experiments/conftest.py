@@ -9,8 +9,8 @@ import pytest
 
 from models.experiments import context, run
 from models.experiments.context import Context
-from models.experiments.record import WEIGHTS, Record, asked
 from models.experiments.run import BUDGETS, ENCODERS, Run
+from models.experiments.training import WEIGHTS, Record, asked
 
 OPTIONS = (*BUDGETS["sst2"].options, "--max-tokens", "32")
 

@@ -15,27 +15,23 @@ from models.experiments.context import Context
 from models.experiments.figures import by_column
 from models.experiments.measured import Measured
 from models.experiments.run import Run
-from models.experiments.sections import SECTIONS, deebert, difficulty, elasticbert, fastbert
+from models.experiments.sections import SECTIONS, deebert, difficulty, fastbert
 from models.experiments.sections.condition import patiences, right_side
-from models.experiments.sections.deebert import seconds_in_turns, time_saved
 from models.experiments.sections.depths import ENTITIES, SHARES, SIMILARITY, at_depths, tables
-from models.experiments.sections.diversity import scores
-from models.experiments.sections.patience import FULL, NAMES, VOTING, at_speed
+from models.experiments.sections.elue import METRICS, REFERENCE
+from models.experiments.sections.elue import places as places_of
+from models.experiments.sections.patience import FULL, NAMES, VOTING, at_speed, scores
 from models.experiments.sections.recipes import ROWS, recipe_table, runs_of
 from models.experiments.sections.recipes import figures as recipe_figures
-from models.experiments.sections.reference import METRICS, REFERENCE
 from models.multi_exit import MultiExitModel
-from models.quality.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, RowCost, layer_costs
+from models.quality.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, MS, RowCost, layer_costs
 from models.quality.points import STATIC
 from models.quality.recorded import Recorded
 from models.quality.rule_families import ENTROPY, LEARNED, PATIENCE
 from models.quality.scores import pearson
 from serve.bundle.loader import sha256_of
-from serve.engine.core import EngineCore
-from serve.engine.row import Outcome
-from serve.rules import EntropyRule, LayerRule, NeverRule
+from serve.rules import EntropyRule, NeverRule
 from serve.rules.traits import Traits
-from serve.tokenization.tokenizer import Text
 from tests.models.conftest import tiny_tokenizer
 from tests.support.recordings import margins, noisy, said
 
@@ -108,7 +104,7 @@ def test_operating_points_are_mean_operations_and_performance_in_points() -> Non
     right, run = measured.recorded.right, measured.costs[MFLOPS].run
     assert right is not None
     rules = [NeverRule(), EntropyRule(threshold=2)]
-    (flops, accuracy), (first, _) = elasticbert.places(measured, rules, "accuracy")
+    (flops, accuracy), (first, _) = places_of(measured, rules, "accuracy")
     assert flops == pytest.approx((run[-1] + 0.5).mean())
     assert accuracy == pytest.approx(100 * right[-1].mean())
     assert first == pytest.approx((run[0] + 0.5).mean())
@@ -235,32 +231,6 @@ def test_overthinking_has_a_baseline_of_chance() -> None:
     assert difficulty.by_chance(right) == pytest.approx(seen, abs=0.003)
 
 
-def test_time_saved_is_a_share_of_all_texts_seconds() -> None:
-    full = np.random.default_rng(0).uniform(1, 2, 50)
-    half, none = time_saved(np.stack([full, full / 2, full]))
-    assert (half.value, *half.interval) == pytest.approx((0.5, 0.5, 0.5))
-    assert none.value == 0
-
-
-def test_every_text_is_timed_under_every_rule(
-    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left: list[int] = []
-    step = EngineCore.step
-
-    def noted(core: EngineCore) -> list[Outcome]:
-        outcomes = step(core)
-        left.extend(each.result.exit_index for each in outcomes)  # type: ignore[union-attr]
-        return outcomes
-
-    monkeypatch.setattr(EngineCore, "step", noted)
-    texts = [Text("w1 w2", None), Text("w3", None), Text("w4 w5 w6", None)]
-    seconds = seconds_in_turns(bundle_folder, [NeverRule(), LayerRule(layer=2)], texts)
-    assert seconds.shape == (2, 3)
-    assert np.isfinite(seconds).all()
-    assert left[2:] == [3, 1] * 3 + [1, 3] * 3  # after a first answer of each rule
-
-
 def cut(run: Run) -> Measured:
     """Return answers that are the better the deeper the model is."""
     depth, draw, rows = int(run.options[1]), np.random.default_rng(run.seed), 200
@@ -316,10 +286,10 @@ def context(
         (places.bundles / name).mkdir(parents=True)
         (places.bundles / name / "manifest.json").write_text("{}")
 
-    def seconds(_bundle: Path, rules: list[object], texts: list[object]) -> object:
-        return np.ones((len(rules), len(texts)))
+    def served(_bundles: object, _precisions: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(costs=lambda tokens: {MS: layer_costs((1, 2, 3), len(tokens))})]
 
-    monkeypatch.setattr(deebert, "seconds_in_turns", seconds)
+    monkeypatch.setattr(deebert, "open_models", served)
     return places
 
 
@@ -330,3 +300,12 @@ def test_section_tells_of_the_models_that_are_there(name: str, context: Context)
     assert "sst2-mpnet" in found
     assert "mrpc" not in found
     assert "nan" not in found.split()
+
+
+def test_time_saved_is_that_of_the_layers_that_do_not_run(context: Context) -> None:
+    (first, *_) = deebert.points_of(context, "sst2-minilm")
+    recorded = context.measured("sst2-minilm").recorded
+    rule = EntropyRule(threshold=deebert.threshold_saving(recorded, 0.21))
+    layers = np.array(recorded.traits.exits)[recorded.taken(rule).exits]
+    assert first[0] == pytest.approx(1 - layers.mean() / 3)
+    assert 0 <= first[0] <= 0.21

@@ -11,9 +11,8 @@ import pytest
 from models.errors import TrainingFailed
 from models.experiments import training
 from models.experiments.context import Context
-from models.experiments.record import WEIGHTS, Record, is_finished, record_file
 from models.experiments.run import Run
-from models.experiments.training import Stopped, ensure
+from models.experiments.training import WEIGHTS, Record, Stopped, ensure, is_finished, record_file
 from tests.models.experiments.conftest import as_if_trained
 
 JOINT = Run("joint", "sst2", options=("--no-bf16",))
