@@ -65,7 +65,7 @@ function App() {
     <${Head} tab=${tab} names=${names} name=${name} locked=${locked} />
     <main class="container-fluid"><div id="panel" class=${tab.id} role="tabpanel" tabindex="-1"
       aria-labelledby=${`tab-${tab.id}`}>
-      ${locked && !secret ? html`<p>This server needs an API key: enter it with Key, above.</p>` : html`<${Problem} error=${list.error} />`}
+      ${locked && !secret ? html`<p role="alert">This server asks for an API key. Enter a key with Key, above.</p>` : html`<${Problem} error=${list.error} />`}
       ${name && html`<${Tab} key=${[name, tab.id, secret].join()} tab=${tab} name=${name} models=${list.data} />`}
       ${list.data && !name && (tab.alone
         ? html`<${tab.View} key=${secret} models=${list.data} refresh=${() => version.set(version.value + 1)} />`

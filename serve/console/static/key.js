@@ -9,7 +9,7 @@ export function KeyDialog({ wanted }) {
   const dialog = useRef();
   const field = useRef();
   const known = useStore(key);
-  useEffect(() => { if (wanted && !dialog.current.open) dialog.current.showModal(); }, [wanted, known]);
+  useEffect(() => { if (wanted && !dialog.current.open) dialog.current.showModal(); }, [wanted]);
   const done = (text) => {
     key.set(text);
     dialog.current.close();

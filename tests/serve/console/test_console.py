@@ -146,7 +146,6 @@ def test_theme_and_key_are_the_readers_choice(
     with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
         page = open_page(guarded, "policy")
         expect(page.get_by_role("alert")).to_contain_text("Enter a key")
-        page.get_by_role("button", name="Key").click()
         page.get_by_label("Key", exact=True).fill(key)
         page.get_by_role("button", name="Use this key").click()
         expect(page.get_by_role("heading", name="Live policy: version 1")).to_be_visible()
