@@ -82,14 +82,14 @@ class Choice(NamedTuple):
     Attributes:
         texts: the text's, or the two of a pair.
         label: None if there is none.
-        others: the columns that are not read, and might hold a part of the input.
-        descriptions: the columns that are not read, and are known to hold none.
+        unread: the other columns.
+        doubtful: those of them that might hold a part of the input.
     """
 
     texts: tuple[str, ...]
     label: str | None
-    others: tuple[str, ...]
-    descriptions: tuple[str, ...]
+    unread: tuple[str, ...]
+    doubtful: tuple[str, ...]
 
 
 class UnknownColumns(Exception):
@@ -114,11 +114,9 @@ def choose(names: Sequence[str], asked: Columns, task: Task | None) -> Choice:
         )
     label = _label(known, asked.label, task)
     texts = _texts(known, asked.texts, label)
-    left = [key for key, name in known.items() if name not in (*texts, label) and not asked.texts]
-    others = [known[key] for key in left if key not in DESCRIPTIONS]
-    return Choice(
-        texts, label, tuple(others), tuple(known[key] for key in left if key in DESCRIPTIONS)
-    )
+    unread = {key: name for key, name in known.items() if name not in (*texts, label)}
+    doubtful = [unread[key] for key in unread if key not in DESCRIPTIONS and not asked.texts]
+    return Choice(texts, label, tuple(unread.values()), tuple(doubtful))
 
 
 def fold(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,11 @@ def label_ids(path: Path, labels: list[str]) -> Callable[[int, str], int]:
     def id_of(line: int, label: str) -> int:
         found = ids.get(whole(label))
         if found is None:
+            alike = next((name for name in ids if folded(name) == folded(label)), None)
+            form = f"; it differs from {alike!a} in case, blanks or the form of characters only"
             raise UnusableData(
                 f"{path} line {line}: unknown label {label!r}{meaning(label)}; "
-                f"the labels are {listed(ids)}"
+                f"the labels are {listed(ids)}{form if alike else ''}"
             )
         return found
 
@@ -170,6 +173,20 @@ def as_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if abs(value) < float("inf") and "_" not in text else None
+
+
+def folded(label: str) -> str:
+    """Return what stays of a label without case, blanks and forms of the same characters.
+
+    `Not spam`, `not_spam` and `not  spam` mean the same, and so do an accent as a character of its
+    own and one inside its letter.
+    """
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", label).casefold())
+    text = "".join(each for each in text if unicodedata.category(each) != "Cf").strip()
+    number = as_number(text)
+    if number is not None:
+        return str(number)
+    return " ".join(re.split(r"[\s_]+|(?<=\w)-(?=\w)", text)).strip(" '\"")
 
 
 def whole(label: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from models.data.examples import Example, Word
-from models.data.label_ids import as_number, label_ids, listed_names, meaning, whole
+from models.data.label_ids import as_number, folded, label_ids, listed_names, meaning, whole
 from models.data.rows import Row
 from models.data.tagged_sentences import TaggedSentence
 from models.errors import UnusableData
@@ -19,7 +19,7 @@ OUTSIDE = "O"
 def label_names(path: Path, rows: Iterable[Row]) -> list[str]:
     """Return label names by id: from `labels.json` beside the file, else the distinct values."""
     return listed_names(path) or _in_order(
-        _known(path, row.line, _single(path, row)) for row in rows
+        path, ((row.line, _known(path, row.line, _single(path, row))) for row in rows)
     )
 
 
@@ -31,19 +31,19 @@ def set_names(path: Path, rows: Iterable[Row]) -> list[str]:
     """
     if names := listed_names(path):
         return names
-    return _in_order(_part(path, row.line, part) for row in rows for part in _parts(row))
+    found = ((row.line, _part(path, row.line, part)) for row in rows for part in _parts(row))
+    return _in_order(path, found)
 
 
 def tag_names(path: Path, sentences: Iterable[TaggedSentence]) -> list[str]:
     """Return tags by id; O comes first, then B-person and I-person next to each other."""
     if names := listed_names(path):
         return names
-    found = {
-        _known(path, line, tag)
-        for sentence in sentences
-        for line, tag in zip(sentence.lines, sentence.tags, strict=True)
-    }
-    return sorted(_in_order(found), key=lambda tag: (tag != OUTSIDE, tag[2:] if "-" in tag else ""))
+    tags = (
+        each for sentence in sentences for each in zip(sentence.lines, sentence.tags, strict=True)
+    )
+    found = _in_order(path, ((line, _known(path, line, tag)) for line, tag in tags))
+    return sorted(found, key=lambda tag: (tag != OUTSIDE, tag[2:] if "-" in tag else ""))
 
 
 def to_id(path: Path, labels: list[str]) -> Callable[[Row], int]:
@@ -96,14 +96,34 @@ def to_words(path: Path, sentences: Iterable[TaggedSentence], labels: list[str])
     return examples
 
 
-def _in_order(labels: Iterable[str]) -> list[str]:
-    """Return distinct labels: numbers by size, then names in alphabetic order."""
+def _in_order(path: Path, found: Iterable[tuple[int, str]]) -> list[str]:
+    """Return distinct labels: numbers by size, then names in alphabetic order.
+
+    Args:
+        path: for messages.
+        found: line and label of each row.
+
+    Raises:
+        UnusableData: two labels mean the same.
+    """
+    lines = dict[str, int]()
+    for line, label in found:
+        lines.setdefault(label, line)
+    seen = dict[str, str]()
+    for label, line in lines.items():
+        other = seen.setdefault(folded(label), label)
+        if other != label:
+            raise UnusableData(
+                f"{path} line {line}: the label {label!a} and {other!a} of line {lines[other]} "
+                "differ in case, blanks or the form of their characters only: write one of them "
+                "everywhere, or, if they are two labels, name all labels in labels.json"
+            )
 
     def sort_key(label: str) -> tuple[bool, float, str]:
         number = as_number(label)
         return number is None, number or 0.0, label
 
-    return sorted(set(labels), key=sort_key)
+    return sorted(lines, key=sort_key)
 
 
 def _parts(row: Row) -> list[str]:

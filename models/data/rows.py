@@ -15,13 +15,13 @@ from models.data.columns import (
     UnknownColumns,
     choose,
     fold,
-    has_letters,
     reads_as_text,
 )
 from models.data.notes import note
 from models.data.records import Record, is_plain, read_records
+from models.data.unread import Unread, columns_of_marks, joined
 from models.errors import UnusableData
-from serve.rules.traits import Task, listed
+from serve.rules.traits import Task
 
 # Blanks, and the marks of byte order and of width 0 that joined and copied files have.
 _AROUND = re.compile(r"^[\s\ufeff\u200b]+|[\s\ufeff\u200b]+$")
@@ -90,7 +90,7 @@ class _RowReader:
         self._task = task
         self._columns = columns
         self._choices: dict[tuple[str, ...], Choice] = {}
-        self._unread: dict[str, None] = {}  # names, in order
+        self._unread = Unread(path)
         self._num_without_gold = 0
         self._of_several_lines: list[tuple[Record, Choice]] = []
         self._labels: set[str] = set()
@@ -123,8 +123,7 @@ class _RowReader:
         if 0 < self._num_single < self._num_rows:
             single = f"rows whose second text is empty, read as one text: {self._num_single}"
             note(f"{self._path}: {single}")
-        if self._unread:
-            note(f"{self._path}: these columns are not read: {listed(self._unread)}")
+        self._unread.tell(labelled=self._task is not None)
 
     def choice(self, record: Record) -> Choice:
         """Return the columns to read; JSON has names in every record."""
@@ -133,12 +132,14 @@ class _RowReader:
             try:
                 self._choices[names] = choose(names, self._columns, self._task)
             except UnknownColumns as error:
-                raise record.unusable_header(str(error)) from None
+                marks = columns_of_marks(record.values) if self._columns.label is None else []
+                several = f". {joined(self._path, marks)}" if self._task and marks[1:] else ""
+                raise record.unusable_header(f"{error}{several}") from None
         return self._choices[names]
 
     def _watch(self, record: Record, choice: Choice) -> None:
         """Refuse a column that is not read and holds texts: it may be half of the input."""
-        for name in choice.others:
+        for name in choice.doubtful:
             value = record.values[name]
             is_words = isinstance(value, list) and fold(name) in TOKENS
             if reads_as_text(value) and not is_words:
@@ -147,9 +148,7 @@ class _RowReader:
                     f"the column {name} holds a text too, {str(value)[:40]!r}: name the text, or "
                     f"the two of a pair, as in --text-columns {' or '.join(sorted(wished))}"
                 )
-            if isinstance(value, str | list | dict) and has_letters(str(value)):
-                self._unread[name] = None
-        self._unread.update(dict.fromkeys(choice.descriptions))
+        self._unread.see(record.values, choice.unread, choice.label)
         is_table = record.line > record.header
         if is_table and choice.label and any("\n" in str(v) for v in record.values.values()):
             self._of_several_lines.append((record, choice))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from models.data.columns import KNOWN, TAGS, TEXT_NAMES, TOKENS, Columns, fold
 from models.data.conll import has_entity_tags, read_conll
 from models.data.records import Record, read_records
+from models.data.unread import Unread
 from models.errors import UnusableData
 from serve.rules.traits import listed
 
@@ -43,7 +44,9 @@ def read_sentences(path: Path, columns: Columns = KNOWN) -> list[TaggedSentence]
         UnusableData: an unreadable file, a malformed line, or no sentences.
     """
     if path.suffix.lower() in _JSON:
-        sentences = [_read_json(record, columns) for record in read_records(path)]
+        unread = Unread(path)
+        sentences = [_read_json(record, columns, unread) for record in read_records(path)]
+        unread.tell(labelled=True)
     elif columns != KNOWN:
         raise UnusableData(
             f"{path}: --text-columns and --label-column are for columns with names; of a token and "
@@ -107,9 +110,12 @@ def _lists(values: Mapping[str, object]) -> set[str]:
     return {name for name, value in values.items() if isinstance(value, list)}
 
 
-def _read_json(record: Record, columns: Columns) -> TaggedSentence:
+def _read_json(record: Record, columns: Columns, unread: Unread) -> TaggedSentence:
     words = _read_tokens(record, columns)
-    found = _listed(record, (columns.label,) if columns.label else TAGS)
+    of_words, _ = _listed(record, columns.texts[:1] or TOKENS)
+    of_tags, found = _listed(record, (columns.label,) if columns.label else TAGS)
+    others = [name for name in record.values if name not in (of_words, of_tags)]
+    unread.see(record.values, others, None)
     names = [tag for tag in found if isinstance(tag, str | int) and not isinstance(tag, bool)]
     tags = tuple(str(tag).strip() for tag in names)
     if len(tags) < len(found) or "" in tags:
@@ -120,7 +126,7 @@ def _read_json(record: Record, columns: Columns) -> TaggedSentence:
 
 
 def _read_tokens(record: Record, columns: Columns) -> tuple[str, ...]:
-    words = _listed(record, columns.texts[:1] or TOKENS)
+    _, words = _listed(record, columns.texts[:1] or TOKENS)
     for index, word in enumerate(words):
         if not isinstance(word, str):
             raise record.unusable(f"token {index} is {word!r:.40}, and no text")
@@ -129,12 +135,13 @@ def _read_tokens(record: Record, columns: Columns) -> tuple[str, ...]:
     return tuple(map(str, words))
 
 
-def _listed(record: Record, wanted: Sequence[str]) -> list[object]:
+def _listed(record: Record, wanted: Sequence[str]) -> tuple[str, list[object]]:
+    """Return the first of these columns that holds a list, and the list."""
     names = {fold(name): name for name in record.values}
     for name in map(fold, wanted):
         found = record.values[names[name]] if name in names else None
         if isinstance(found, list) and found:
-            return found
+            return names[name], found
     if empty := [name for name in wanted if record.values.get(names.get(fold(name), "")) == []]:
         raise record.unusable(f"{empty[0]} is an empty list; leave such rows out")
     raise record.unusable(

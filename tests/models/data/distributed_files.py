@@ -58,6 +58,7 @@ FILES = {
         ["0", "1"],
         [Example('He called them " the witness " .', '" The witness , " he called them .', 1),
          Example("It sold the chain .", "It bought the chain .", 0)],
+        ("not read: #1 ID, #2 ID",),
     ),
     "GLUE QQP, with a row that lacks columns": File(
         "train.tsv",
@@ -69,7 +70,7 @@ FILES = {
         ["0", "1"],
         [Example('What does "so" mean?', 'How is "so used"?', 0),
          Example("What now?", "What next?", 1)],
-        ("rows left out because they lack columns: 1",),
+        ("rows left out because they lack columns: 1", "not read: id, qid1, qid2"),
     ),
     "GLUE STS-B": File(
         "train.tsv",
@@ -100,6 +101,7 @@ FILES = {
         ["entailment", "not_entailment"],
         [Example("When did it open?", "It opened in 1898.", 0),
          Example('Who said "no"?', 'It is "old.', 1)],
+        ("not read: index",),
     ),
     "GLUE RTE": File(
         "dev.tsv",
@@ -108,6 +110,7 @@ FILES = {
         "single_label",
         ["entailment", "not_entailment"],
         [Example("She has died.", "She fell.", 1), Example("It is old now.", "It is old.", 0)],
+        ("not read: index",),
     ),
     "GLUE WNLI": File(
         "train.tsv",
@@ -117,6 +120,7 @@ FILES = {
         ["0", "1"],
         [Example("I stuck a pin in it.", "The pin had a hole.", 1),
          Example("I could see it.", "I was low.", 0)],
+        ("not read: index",),
     ),
     "SNLI": File(
         "snli_1.0_dev.txt",
@@ -203,6 +207,7 @@ FILES = {
         "single_label",
         ["ENTAILMENT", "NEUTRAL"],
         [Example("A group of kids", "Kids play", 1), Example("A man runs", "No man runs", 0)],
+        ("not read: pair_ID, relatedness_score",),
     ),
     "IMDb": File(
         "IMDB Dataset.csv",
@@ -218,6 +223,7 @@ FILES = {
         "single_label",
         ["1", "2"],
         [Example("It works.", "It fails.", 0), Example("It is.", "It was.", 1)],
+        ("not read: idx",),
     ),
     "GoEmotions of the datasets library": File(
         "train.jsonl",
@@ -234,7 +240,7 @@ FILES = {
         "single_label",
         ["0", "1"],
         [Example("first, one", "second", 1), Example("third", None, 0)],
-        ("rows whose second text is empty, read as one text: 1",),
+        ("rows whose second text is empty, read as one text: 1", "not read: (column 1)"),
     ),
     "written by pandas, with tabs": File(
         "train.tsv",
@@ -256,5 +262,6 @@ FILES = {
         "token",
         ["0", "3"],
         [],
+        ("not read: id, pos_tags",),
     ),
 }  # fmt: skip

@@ -1,9 +1,12 @@
 """Data files in any form: what they give, and what is refused with file and line."""
 
 import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +65,7 @@ def test_real_files_are_read_whole(name: str) -> None:
         ]
 
 
+@pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
 @pytest.mark.parametrize(
     ("name", "lines", "first"),
     [
@@ -153,6 +157,7 @@ def test_words_are_the_text_only_where_no_column_of_texts_is(
         read_unlabelled(pair, Columns(("premise", "hypothesis")))
 
 
+@pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
 def test_named_columns_are_read_and_nothing_else(write_data: Write) -> None:
     path = write_data("d.csv", ["Title,Body,Class Index,text", "A b,C d,3,e f", "G h,I j,1,k l"])
     named = Columns(("Title", "body"), "Class Index")
@@ -177,8 +182,114 @@ def test_rows_of_pairs_without_a_second_text_are_counted(write_data: Write) -> N
 
 def test_columns_that_are_not_read_are_named(write_data: Write) -> None:
     path = write_data("d.csv", ["id,text,aspect,label", "7,so good,food,1", "8,so bad,staff,0"])
-    with pytest.warns(DataNote, match=r"d.csv: these columns are not read: aspect$"):
+    with pytest.warns(DataNote, match=r"d.csv: these columns are not read: id, aspect$"):
         read_dataset(path, "single_label")
+
+
+# What annotation tools export, with the values of the column that tells what became of a row.
+EXPORTS = {
+    "Prodigy": ("d.jsonl", '{{"text": "a {i}", "label": "{label}", "answer": "{value}"}}'),
+    "Argilla": ("d.csv", "a {i},{label},{value}"),
+    "Label Studio": ("d.tsv", "a {i}\t{label}\t{value}"),
+    "tags": ("d.jsonl", '{{"tokens": ["a"], "tags": ["B-{label}"], "answer": "{value}"}}'),
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "header", "good", "bad"),
+    [
+        ("Prodigy", None, "accept", "reject"),
+        ("Prodigy", None, "accept", "ignore"),
+        ("Argilla", "text,label,Status", "submitted", "discarded"),
+        ("Label Studio", "text\tlabel\twas_cancelled", "False", "True"),
+        ("tags", None, "accept", "reject"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
+def test_rows_that_an_annotator_did_not_accept_teach_nothing(
+    write_data: Write, tool: str, header: str | None, good: str, bad: str
+) -> None:
+    name, line = EXPORTS[tool]
+    lines = [line.format(i=i, label="xy"[i % 2], value=good) for i in range(4)]
+    first = [] if header is None else [header]
+    task: Task = "token" if tool == "tags" else "single_label"
+    assert len(read_dataset(write_data(name, [*first, *lines]), task).examples) == 4
+    path = write_data(name, [*first, *lines, line.format(i=5, label="x", value=bad)])
+    with pytest.raises(UnusableData, match=rf"the column \w+ holds .*{bad.lower()}"):
+        read_dataset(path, task)
+    assert read_unlabelled(path), "texts alone say nothing of labels"
+
+
+def test_a_column_of_many_verdicts_is_a_label_where_it_is_named(write_data: Write) -> None:
+    path = write_data("d.csv", ["text,answer", "a,accept", "b,reject"])
+    found = read_dataset(path, "single_label", columns=Columns(label="answer"))
+    assert found.labels == ["accept", "reject"]
+
+
+MARKS = ["text,rude,threat,kind", "a,1,0,0", "b,0,0,1", "c,1,1,0"]
+
+
+def test_columns_of_0_and_1_are_named_with_the_command_that_joins_them(write_data: Write) -> None:
+    path = write_data("d.csv", MARKS)
+    told = (
+        r"rude, threat, kind hold 0 or 1\. .*python -c .*'rude', 'threat', 'kind'.*d-labels.jsonl"
+    )
+    with pytest.warns(DataNote, match=told), pytest.warns(DataNote, match="not read: threat, kind"):
+        read_dataset(path, "single_label", columns=Columns(label="rude"))
+    with pytest.raises(UnusableData, match=r"none is known to hold labels .*'rude', 'threat'"):
+        read_dataset(path, "single_label")
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
+def test_the_command_that_joins_columns_of_0_and_1_writes_labels(
+    write_data: Write, form: str
+) -> None:
+    rows = [line.split(",") for line in MARKS]
+    lines = {
+        "csv": MARKS,
+        "tsv": ["\t".join(row) for row in rows],
+        "jsonl": [json.dumps(dict(zip(rows[0], row, strict=True))) for row in rows[1:]],
+    }
+    path = write_data(f"d.{form}", lines[form])
+    with pytest.raises(UnusableData) as caught:
+        read_dataset(path, "single_label")
+    command = str(caught.value).partition("into one column: ")[2]
+    subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)
+    found = read_dataset(path.with_name("d-labels.jsonl"), "multi_label")
+    assert found.labels == ["kind", "rude", "threat"]
+    assert [example.label for example in found.examples] == [(0, 1, 0), (1, 0, 0), (0, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Positive", "positive"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("not spam", "not  spam"),
+        ("not spam", "not_spam"),
+        ("not-spam", "not spam"),
+        ("stra\u00dfe", "STRASSE"),
+        ("spam", "sp\u200bam"),
+        ("\uff21", "a"),
+    ],
+)
+def test_labels_that_mean_the_same_are_refused(write_data: Write, one: str, other: str) -> None:
+    rows = [{"text": "a", "label": one}, {"text": "b", "label": other}, {"text": "c", "label": "x"}]
+    tagged = [{"tokens": ["a"], "tags": [f"B-{row['label']}"]} for row in rows]
+    several = [{"text": row["text"], "labels": [row["label"]]} for row in rows]
+    cases: list[tuple[Task, list[dict[str, Any]]]] = [
+        ("single_label", rows), ("multi_label", several), ("token", tagged)
+    ]  # fmt: skip
+    for task, records in cases:
+        path = write_data("d.jsonl", [json.dumps(each) for each in records])
+        with pytest.raises(UnusableData, match=r"line 2: .* differ in case"):
+            read_dataset(path, task)
+    path = write_data("d.jsonl", [json.dumps(each) for each in rows])
+    with pytest.raises(UnusableData, match=r"unknown label .* it differs from"):
+        read_dataset(path, "single_label", [one, "x"])
+    # Two labels are two where all are named.
+    write_data("labels.json", [json.dumps({"labels": [one, other, "x"]})])
+    assert len(read_dataset(path, "single_label").labels) == 3
 
 
 BAD = "single_label"
