@@ -29,6 +29,10 @@ _COMPILED = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wr
 OF_TRAINING = re.compile(
     r"(\w+\.)*(\w*loss\w*|criterion)\.|(\w+\.)*(class_weights|pos_weight)$|n_averaged$"
 )
+# Types whose values are the weights themselves, by safetensors' names and PyTorch's.
+_NUMBERS = {"F16", "BF16", "F32", "F64", "float16", "bfloat16", "float32", "float64"}
+# What a model counts by, and no weight.
+_COUNTS = re.compile(r"(.*\.)?(position_ids|token_type_ids|num_batches_tracked)$")
 # How PyTorch names what it would have to run.
 _CODE = re.compile(r"Unsupported global: GLOBAL (\S+)")
 # What an encoder is called inside its classifier.
@@ -94,10 +98,12 @@ def _shards(folder: Path, name: str) -> list[str]:
 def _read_safe(path: Path, device: str) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            for name, each in slices.items():
+                _check_type(path, name, each.get_dtype())
             if device == "meta":
-                shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-                return {name: torch.empty(s, device="meta") for name, s in shapes.items()}
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                return {n: torch.empty(s.get_shape(), device="meta") for n, s in slices.items()}
+            return {name: file.get_tensor(name) for name in slices}
     except (SafetensorError, OSError) as error:
         raise UnusableCheckpoint(f"{path} cannot be read: {error}") from None
 
@@ -125,12 +131,23 @@ def _check_plain(path: Path, content: dict[Any, Tensor], device: str) -> None:
     """Refuse tensors that are larger than what the file holds of them."""
     left = _MOST_NAMES * path.stat().st_size
     for name, tensor in content.items():
+        _check_type(path, str(name), str(tensor.dtype).removeprefix("torch."))
         plain = tensor.layout is torch.strided and tensor.device.type == device
         left -= tensor.numel() * tensor.element_size() if plain else 0
         if not plain or left < 0:
             raise UnusableCheckpoint(
                 f"{path}: {name} is no plain tensor: expected all of its values in the file"
             )
+
+
+def _check_type(path: Path, name: str, kind: str) -> None:
+    """Refuse weights that are no numbers by themselves: quantized ones need their scales."""
+    if kind not in _NUMBERS and not _COUNTS.match(name) and not OF_TRAINING.match(name):
+        raise UnusableCheckpoint(
+            f"{path}: {name} is of type {kind}, as in a quantized model, and would be read as "
+            "other numbers than it means: give the model as it was before, in float32, float16 or "
+            "bfloat16. `offramp export --precision int8` quantizes it"
+        )
 
 
 def _check_not_packed(path: Path) -> None:

@@ -67,13 +67,12 @@ def _template(program: ExportedProgram, inputs: Sequence[Port]) -> _Template:
         verbose=False,
     )
     assert translated is not None  # None only if the exporter writes a file
-    model = translated.model
+    model, names = translated.model, tuple(weights(program))
     for name, value in list(model.graph.initializers.items()):
         if not value.uses():
             del model.graph.initializers[name]
-    names = tuple(weights(program))
-    for name in names:
-        model.graph.initializers[name].const_value = None
+        elif name in names:
+            value.const_value = None
     return _Template(model, names)
 
 
@@ -81,8 +80,11 @@ def _fill(template: _Template, tensors: dict[str, Tensor]) -> ir.Model:
     """Return a copy with these weights, given in the template's order."""
     model = template.model.clone()
     initializers = model.graph.initializers
-    places = [initializers.pop(name) for name in template.names]
+    # The exporter drops weights that nothing reads.
+    places = [initializers.pop(name, None) for name in template.names]
     for place, (name, tensor) in zip(places, tensors.items(), strict=True):
+        if place is None:
+            continue
         place.name = name
         place.const_value = TorchTensor(tensor, name=name)
         initializers[name] = place

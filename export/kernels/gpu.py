@@ -12,6 +12,7 @@ from export.graph.splice import CONTRIB, Splice
 from export.kernels.attention_bias import ATTENTION_BIAS, KEY_PADDING_MASK, Bias, split_bias
 from export.kernels.packed_attention import Added, pack
 from export.kernels.pooling import fix_order_of_pooling, take_shares
+from export.kernels.skip_norm import split_norm
 from serve.bundle.manifest import ATTENTION_LENGTHS, LENGTHS, SHARES
 
 # The memory-efficient kernel takes heads whose width is a multiple of this.
@@ -58,8 +59,14 @@ def tell_lengths(model: ir.Model) -> None:
 
 
 def drop_unread_sums(model: ir.Model) -> None:
-    """Drop SkipLayerNormalization's unused outputs, which would be computed and written."""
+    """Drop SkipLayerNormalization's unused outputs, which would be computed and written.
+
+    Where the sum is what leaves the segment, the norm is the exit head's and becomes a node alone.
+    """
     for node in [n for n in model.graph if n.op_type == "SkipLayerNormalization"]:
+        if any(output.is_graph_output() for output in node.outputs[1:]):
+            split_norm(model, node)
+            continue
         if any(output.uses() for output in node.outputs[1:]):
             continue
         splice = Splice(model, node)

@@ -6,6 +6,7 @@ name decides only between classes with the same weights (ModernBERT, MobileBERT)
 
 from typing import Any, NamedTuple
 
+import transformers
 from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
@@ -124,6 +125,15 @@ def _own_weights(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> s
         UnusableCheckpoint: the head is of no such class, of which only the weights would be known,
             or it may be of two.
     """
+    unknown = [name for name in raw.architectures if name not in dir(transformers)]
+    if unknown:
+        raise UnusableCheckpoint(
+            f"{raw.folder}/config.json: architectures names {unknown[0]}, which is no class of "
+            f"transformers {transformers.__version__}: what it computes cannot be known here. "
+            "Write the class of transformers that computes the same, if there is one; otherwise "
+            f"give its encoder exits: `offramp train --encoder {raw.folder} --train FILE "
+            "--dev FILE --out MODEL`"
+        )
     if "ForMultipleChoice" in raw.architecture:
         raise UnusableCheckpoint(
             f"{raw.folder} is a {raw.architecture}: it scores the choices that a text has, and is "

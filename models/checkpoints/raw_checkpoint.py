@@ -42,9 +42,15 @@ class RawCheckpoint:
         self.weights = Weights(read_weights(folder))
 
     @property
+    def architectures(self) -> list[str]:
+        """The names of the saved classes. They can be wrong."""
+        stated = self.config.get("architectures") or []
+        return list(map(str, stated)) if isinstance(stated, list) else [str(stated)]
+
+    @property
     def architecture(self) -> str:
-        """The name of the saved class; empty if unknown. It can be wrong."""
-        return str((self.config.get("architectures") or [""])[0])
+        """The name of the first saved class; empty if unknown."""
+        return next(iter(self.architectures), "")
 
     @property
     def task(self) -> Task:

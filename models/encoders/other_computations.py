@@ -12,6 +12,7 @@ from models.errors import UnusableCheckpoint
 # The only value that is supported, where a config states one at all.
 _SUPPORTED: Final[Mapping[str, Any]] = {
     "add_cross_attention": False,
+    "custom_pipelines": {},
     "is_decoder": False,
     "is_encoder_decoder": False,
     "position_embedding_type": "absolute",
@@ -28,6 +29,11 @@ def check_computation(config: Mapping[str, Any], path: Path) -> None:
     Raises:
         UnusableCheckpoint: one of them asks for another computation.
     """
+    if config.get("auto_map"):
+        raise UnusableCheckpoint(
+            f"{path}: auto_map names code of the model's own, and none is run. Take auto_map "
+            "out of config.json if that code computes what transformers' own class computes"
+        )
     for key, supported in _SUPPORTED.items():
         stated = config.get(key)
         if stated is not None and stated != supported:

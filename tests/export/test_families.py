@@ -173,3 +173,20 @@ def test_the_convolution_of_deberta_is_a_product(make_bundle: MakeBundle) -> Non
     assert not ops(bundle, "fp32", 0)["Conv"]
     assert ops(bundle, "int8", 0)["MatMulIntegerToFloat"] == 8
     assert ops(bundle, "fp16", 0)["Conv"] == 1
+
+
+# Settings that change which operators the graphs consist of.
+SWITCHES = {
+    "modernbert": {"norm_bias": True},
+}
+
+
+@pytest.mark.parametrize("family", SWITCHES)
+def test_a_setting_that_changes_the_graphs_changes_no_answer(family: str, tmp_path: Path) -> None:
+    config = type(CONFIGS[family])(**CONFIGS[family].to_dict() | SWITCHES[family])
+    model = MultiExitModel(tiny_encoder(with_depth(config, 2)), ExitConfig(exits=(1, 2)))
+    model.save(tmp_path / "model")
+    save_tokenizer(tiny_tokenizer(), tmp_path / "model")
+    written = bundles.write(bundles.plan(tmp_path / "model", PRECISIONS), tmp_path / "bundle")
+    assert written.variants["fp32"].parity.max_logit_error < 1e-4
+    assert all(each.parity.label_agreement > 0.8 for each in written.variants.values())

@@ -171,7 +171,7 @@ def name_class(folder: Path, name: str | None) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | stated))
 
 
-@pytest.mark.parametrize("named", [None, "BertForSequenceClassification", "MyBert"])
+@pytest.mark.parametrize("named", [None, "BertForSequenceClassification"])
 def test_a_classifier_without_a_pooler_is_no_tagger_unless_its_class_says_so(
     named: str | None, tmp_path: Path
 ) -> None:
@@ -182,7 +182,7 @@ def test_a_classifier_without_a_pooler_is_no_tagger_unless_its_class_says_so(
         load(tmp_path)
 
 
-@pytest.mark.parametrize("named", [None, "ModernBertForMaskedLM", "MyModel"])
+@pytest.mark.parametrize("named", [None, "ModernBertForMaskedLM"])
 def test_where_two_classes_have_the_same_weights_the_config_names_one(
     named: str | None, tmp_path: Path
 ) -> None:
@@ -212,6 +212,29 @@ def test_a_model_that_chooses_between_answers_is_no_regression(tmp_path: Path) -
     name_class(tmp_path, "BertForMultipleChoice")
     with pytest.raises(UnusableCheckpoint, match="BertForMultipleChoice: it scores the choices"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "stated"),
+    [
+        ("config.json", {"auto_map": {"AutoModelForSequenceClassification": "modeling.Mine"}}),
+        ("config.json", {"auto_map": {"AutoConfig": "repo--configuration.Mine"}}),
+        ("config.json", {"custom_pipelines": {"mine": {"impl": "pipeline.Mine"}}}),
+        ("config.json", {"architectures": ["MyBert"]}),
+        ("config.json", {"architectures": ["BertForSequenceClassification", "MyBert"]}),
+        ("config.json", {"architectures": "MyBert"}),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["tokens.Mine", None]}}),
+    ],
+)
+def test_code_of_the_models_own_is_named_and_refused(
+    file: str, stated: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = save(make("bert"), tmp_path)
+    config = json.loads((folder / file).read_text()) if (folder / file).is_file() else {}
+    (folder / file).write_text(json.dumps(config | stated))
+    (key,) = stated
+    with pytest.raises(UnusableCheckpoint, match=rf"{file}: {key} "):
+        load(folder)
 
 
 def test_weights_that_the_config_names_are_those_that_are_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from models.checkpoints import UnusableCheckpoint
 from models.checkpoints.weights import Weights
 from models.model_files import check_files
-from models.weight_files import read_weights
+from models.weight_files import read_shapes, read_weights
 
 TENSORS = {"one": torch.arange(3.0), "two": torch.ones(2, 2)}
 
@@ -84,10 +84,29 @@ def test_weights_are_read_from_every_kind_of_file(
 
 
 def test_half_precision_is_widened_and_counts_stay_counts(tmp_path: Path) -> None:
-    tensors = {"a": torch.ones(2).half(), "b": torch.ones(2).long()}
+    tensors = {"a": torch.ones(2).half(), "x.position_ids": torch.ones(2).long()}
     save_file(tensors, tmp_path / "model.safetensors")
     found = read_weights(tmp_path)
-    assert (found["a"].dtype, found["b"].dtype) == (torch.float32, torch.int64)
+    assert [each.dtype for each in found.values()] == [torch.float32, torch.int64]
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+@pytest.mark.parametrize("read", [read_weights, read_shapes])
+@pytest.mark.parametrize(
+    "kind",
+    [torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool, torch.float8_e4m3fn,
+     torch.float8_e5m2, torch.complex64],
+)  # fmt: skip
+def test_a_type_whose_values_are_not_the_weights_is_refused(
+    kind: torch.dtype, read: Callable[[Path], object], pickled: bool, tmp_path: Path
+) -> None:
+    tensors = TENSORS | {"x.weight": torch.ones(2, 2).to(kind)}
+    if pickled:
+        torch.save(tensors, tmp_path / "pytorch_model.bin")
+    else:
+        save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(UnusableCheckpoint, match=r"x\.weight is of type .* quantized .* give the"):
+        read(tmp_path)
 
 
 def test_old_names_of_norms_are_made_new(tmp_path: Path) -> None:
