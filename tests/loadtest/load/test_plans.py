@@ -1,9 +1,15 @@
+"""How many users there are, and when their requests are due."""
+
+import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice, pairwise
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
+from loadtest.load.arrivals import Arrivals, due_times
 from loadtest.load.plans import Limits, Ramp, Reading, Spike, Steady
 
 
@@ -110,3 +116,21 @@ def test_ramp_waits_for_replicas_before_it_ends() -> None:
 def test_ramp_of_an_open_loop_says_what_was_offered() -> None:
     steps = ramp(lambda users, _: Second(30 * users), 2, rate_per_user=30.0).steps
     assert [step.offered for step in steps] == [30.0, 60.0]
+
+
+@pytest.mark.parametrize(("pattern", "spread"), [("constant", 0.0), ("poisson", 0.02)])
+def test_gaps_have_the_mean_and_the_spread_of_their_pattern(
+    pattern: Arrivals, spread: float
+) -> None:
+    times = list(islice(due_times(pattern, 50.0, 5.0, random.Random(1)), 20_001))
+    gaps = np.array([late - early for early, late in pairwise(times)])
+    assert times[0] >= 5.0
+    assert gaps.min() >= 0
+    assert (gaps.mean(), gaps.std()) == (pytest.approx(0.02, 0.03), pytest.approx(spread, 0.03))
+
+
+def test_constant_streams_do_not_begin_together() -> None:
+    draw = random.Random(3)
+    firsts = {next(due_times("constant", 1.0, 0.0, draw)) for _ in range(8)}
+    assert len(firsts) == 8
+    assert all(0 <= first < 1 for first in firsts)
