@@ -87,19 +87,20 @@ def keyed(
     """Run the default command in the environment of compose.yaml; return a client and a key."""
     service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["offramp"]
     assert "command" not in service
-    assert service["volumes"][-1] == "${KEYS:-./keys}:/keys:ro"
+    assert service["volumes"][-2:] == ["${KEYS:-./keys}:/keys:ro", "state:/state"]
     file = tmp_path / "keys.json"
     status, key, _ = run_offramp("keys", "new", "app", "--file", file)
     assert status == 0
     for name, value in service["environment"].items():
-        monkeypatch.setenv(name, value.replace("/keys/", f"{tmp_path}/"))
+        inside = value.replace("/keys/", f"{tmp_path}/").replace("/state", f"{tmp_path}/state")
+        monkeypatch.setenv(name, inside)
     words = words_of_the_default_command(bundle_folder.parent, tmp_path)
     with ServerProcess(*(word if word != "8000" else "0" for word in words[1:])) as process:
         yield process.client(), key.strip()
 
 
 def test_compose_serves_with_keys_and_refuses_a_request_without_one(
-    keyed: tuple[LiveServer, str],
+    keyed: tuple[LiveServer, str], tmp_path: Path
 ) -> None:
     server, key = keyed
     assert server.refusal("w1", model="tiny").status == 401
@@ -108,6 +109,7 @@ def test_compose_serves_with_keys_and_refuses_a_request_without_one(
     assert server.http.put("/v1/models/tiny/policy", json=FULL_DEPTH).status_code == 401
     server.http.headers["Authorization"] = f"Bearer {key}"
     assert server.answer("w1", model="tiny")["model"] == "tiny"
+    assert (tmp_path / "state" / "lock").exists(), "policies are kept"
 
 
 def test_default_command_serves_each_folder_with_a_manifest(tmp_path: Path) -> None:

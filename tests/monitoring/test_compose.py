@@ -40,7 +40,7 @@ def test_everything_mounted_from_the_project_is_there_and_read_only(name: str) -
     own = [v for v in SERVICES[name]["volumes"] if not v.startswith("./")]
     assert [v.partition(":")[0] for v in own] == [name]
     assert all(v.endswith(":ro") for v in SERVICES[name]["volumes"] if v not in own)
-    assert set(COMPOSE["volumes"]) == {"prometheus", "grafana"}
+    assert set(COMPOSE["volumes"]) == {"prometheus", "grafana", "state"}
 
 
 def test_keys_are_a_folder_that_is_mounted_read_only_and_not_committed() -> None:
