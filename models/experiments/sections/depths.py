@@ -118,7 +118,8 @@ BERXIT = section(
     "Pearson's correlation x 100 on STS-B at three mean depths, MiniLM with six exits. As BERxiT "
     "does, patience and its tolerance are tuned: on one half of the texts the patience is chosen "
     "that is best at the depth, and all rules are measured on the other half, both ways. Patience "
-    "k - 1 with a large tolerance stops at layer k.",
+    "k - 1 with a large tolerance stops at layer k. The rows of patience are also PABEE's for "
+    "numbers.",
     {
         "joint": runs_of(("--learn-error",), "stsb"),
         "alternating": runs_of(("--recipe", "alternating", "--learn-error"), "stsb"),
