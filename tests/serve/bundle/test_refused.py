@@ -235,7 +235,7 @@ WRONG: list[tuple[Change, str]] = [
     (in_segment(file="segments/fp32/99.onnx"), "variants.fp32: no sha256 for"),
     (in_segment(exit_layer=3), "variants.fp32 has segments for layers [1, 3, 3, 4]"),
     (in_segment(colour="red"), "variants.fp32.segments[1].colour: unknown field"),
-    (list_file(SEGMENT, "xyz"), f"files.{SEGMENT}: must match"),
+    (list_file(SEGMENT, "xyz"), f'files."{SEGMENT}": must match'),
     (in_manifest(lambda m: m["files"].pop(TOKENIZER)), "files does not list tokenizer.json"),
     (put(policy={"x": 1}), "policy.x: unknown field"),
     (put(policy={"default": "nope"}), "policy: no profile 'nope'"),

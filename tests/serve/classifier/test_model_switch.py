@@ -106,14 +106,15 @@ def run(folder: Path, act: Callable[[Two], Awaitable[None]]) -> Two:
 
 def test_what_one_replica_cannot_serve_none_serves(folder: Path) -> None:
     async def act(two: Two) -> None:
-        load = two.switches[1]._load
+        loader: Any = two.switches[1]._loader
+        load = loader.load
 
         def fail(name: str, *rest: Any) -> Any:
             if name == "second":
                 raise LoadFailed("there is not enough memory")
             return load(name, *rest)
 
-        two.switches[1]._load = fail
+        loader.load = fail
         with pytest.raises(LoadFailed):
             await two.changes.load(ASKED, "second", None, "why not")
         assert two.store.model_set() == two.switches[0].current
@@ -162,7 +163,7 @@ def test_change_of_the_policy_of_a_model_that_is_being_replaced_is_followed(
             old.change(LEAVE_LATE, None)
 
         monkeypatch.setattr(switch.catalog, "set_baseline", changed_meanwhile)
-        await two.changes.load(ASKED, "first", "second", "why not")
+        await two.changes.load(ASKED, "first", "second", "why not", force=True)
         new = switch.catalog.find("first").policy
         assert new is not old
         assert new.current.version == old.current.version
@@ -266,15 +267,13 @@ def test_user_config_changes_models_in_place_and_keeps_what_was_loaded_on_top(
     run(folder, act)
 
 
-def test_model_of_user_config_has_the_name_of_its_folder_and_not_of_a_link(folder: Path) -> None:
+def test_model_of_user_config_has_the_name_of_the_link_that_is_given(folder: Path) -> None:
     (folder / "newest").symlink_to("first")
 
     async def act(two: Two) -> None:
-        before = two.switches[0].catalog.find("first")
         await two.user_config([str(folder / "newest")])
-        assert two.switches[0].catalog.find("first") is before
 
-    assert run(folder, act).served == [{"first": "first"}] * 2
+    assert [set(served) for served in run(folder, act).served] == [{"newest"}] * 2
 
 
 def test_user_config_that_cannot_be_served_changes_nothing(folder: Path) -> None:
