@@ -86,7 +86,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--flag", action="append", help="LABEL=THRESHOLD, several times: what is to be missed")
     add("--texts", type=int, default=200, help="to change (200)")
     add("--tries", type=int, default=8, help="changes of each kind (8)")
-    add("--precision", choices=("auto", "fp32", "int8", "fp16"), default="auto")
     add("--special-tokens", choices=("text", "ids"), default="ids", help="in a text (ids)")
     return parser.parse_args(arguments)
 
@@ -97,13 +96,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bundle, flag = load_bundle(options.bundle), thresholds_of(options.flag)
     if bundle.manifest.task == "regression":
         raise UnusableData(f"{bundle.name} gives values, which are never quite full depth's")
-    placement, plain = place(bundle, "auto", options.precision), options.special_tokens == "text"
+    placement, plain = place(bundle, "auto", "auto"), options.special_tokens == "text"
     source, wishes = BundleSource(bundle, placement, plain), map(exit_choice, options.rule)
-    asked = [open_model(options.bundle, wish, options.precision).rule.rule for wish in wishes]
+    asked = [open_model(options.bundle, wish).rule.rule for wish in wishes]
     read, draw = read_unlabelled(options.data), np.random.default_rng(0)
     some = [read[row] for row in draw.permutation(len(read))[: 50 * options.texts]]
-    counted = np.flatnonzero(_outcomes(source, flag, some, [])[0])
-    texts = [some[row] for row in counted[: options.texts]]
+    counts, _, _ = _outcomes(source, flag, some, [])
+    texts = [some[row] for row in np.flatnonzero(counts)[: options.texts]]
     if not texts:
         raise UnusableData("full depth flags none of the texts; give others, or another --flag")
     added = Tokenizer.from_file(str(bundle.tokenizer_path)).get_added_tokens_decoder()

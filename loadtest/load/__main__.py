@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -31,11 +30,6 @@ from loadtest.load.texts import NoTexts, load_texts
 _SECONDS = {"soak": 600.0, "ramp": 3600.0}  # a ramp ends by itself
 
 
-class _Target(NamedTuple):
-    url: str
-    family: Family | None
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run a load test; 0 only if every request was answered and the exits add up."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -44,8 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, words: list[str], console: Console) -> int:
-    with _target(options, console) as target:
-        run = _load(target, options, console)
+    with _target(options, console) as (url, family):
+        run = _load(url, family, options, console)
     path, summary = write_report(run, _facts(options, words), options.out)
     print_text(console, f"\n{summary}\n\nthe report is {path}")
     found = problems(run, exclusive=options.host is None)
@@ -98,23 +92,23 @@ def _complete(options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _target(options: argparse.Namespace, console: Console) -> Iterator[_Target]:
+def _target(options: argparse.Namespace, console: Console) -> Iterator[tuple[str, Family | None]]:
     if options.host is not None:
-        yield _Target(options.host, None)
+        yield options.host, None
         return
     how = ["--standalone"] if options.standalone else ["--replicas", str(options.replicas)]
     with started(serve_bundle(options.bundle, *how), console) as server:
-        yield _Target(server.url, server.family)
+        yield server.url, server.family
 
 
-def _load(target: _Target, options: argparse.Namespace, console: Console) -> Run:
+def _load(url: str, family: Family | None, options: argparse.Namespace, console: Console) -> Run:
     # Importing Locust patches the standard library for gevent.
     from loadtest.load.locust_runner import LocustRunner
 
     ramp = options.shape == "ramp"
     length = "until the server is saturated" if ramp else f"for {options.seconds:g} s"
     console.print(f"{options.users} users {length}, {_arrivals(options)}", highlight=False)
-    runner = LocustRunner(target.url, options, target.family)
+    runner = LocustRunner(url, options, family)
     columns = (BarColumn(), TextColumn("{task.completed:.0f} s, {task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None if ramp else options.seconds)
