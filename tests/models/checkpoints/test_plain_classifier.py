@@ -128,6 +128,8 @@ def test_one_label_makes_it_a_regression(tmp_path: Path) -> None:
         ("deberta-v2", {"pooler_hidden_act": "silu"}, "pooler_hidden_act 'silu' is not supported"),
         ("modernbert", {"classifier_activation": "silu"}, "classifier_activation 'silu'"),
         ("bert", {"is_decoder": True}, "is_decoder is True"),
+        ("deberta-v2", {"attention_head_size": 16}, "settings do not fit each other"),
+        ("mobilebert", {"key_query_shared_bottleneck": False}, "settings do not fit each other"),
         ("electra", {"position_embedding_type": "relative_key_query"}, "relative_key_query"),
     ],
 )
