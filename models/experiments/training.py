@@ -110,12 +110,7 @@ class Stopped(Exception):
 def ensure(run: Run, context: Context, say: Callable[[str], None] = print) -> Path:
     """Return the folder of a trained run; train it, and what it starts from, if need be.
 
-    Another process that trains the same run is waited for.
-
-    Args:
-        run: to be trained.
-        context: where everything lies.
-        say: is told in a line what is begun.
+    Another process that trains the same run is waited for. `say` is told what is begun.
 
     Raises:
         Stopped: by Ctrl-C or SIGTERM.

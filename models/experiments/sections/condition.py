@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,25 +26,6 @@ _PATIENCES = ["better by the theorem", "more accurate", "shown"]
 _HEAD = ["model", "n", "q", "p", *_PATIENCES, "t + 1 exits wrong %", "if independent %"]
 
 
-class Patience(NamedTuple):
-    """One patience.
-
-    Attributes:
-        patience: t.
-        promised: whether the condition holds.
-        gained: accuracy less full depth's.
-        wrong: share of texts that t + 1 exits in a row have wrong, on average over such runs of
-            exits before the last.
-        wrong_if_independent: the same, if exits erred independently.
-    """
-
-    patience: int
-    promised: bool
-    gained: Figure
-    wrong: float
-    wrong_if_independent: float
-
-
 def write(context: Context) -> Iterator[str]:
     """Yield a table with a row for each model that is there."""
     there = SECTION.there(context)
@@ -65,43 +45,57 @@ def right_side(patience: int, q: float, p: float) -> float:
     return (1 / (2 * q)) ** patience * p / q - p if q else math.inf
 
 
-def patiences(recorded: Recorded) -> list[Patience]:
-    """Try every patience that may leave early."""
-    wrong, q, p = _errors(recorded)
-    count, rates = len(wrong), wrong.mean(axis=1)
-    each = range(1, count - 1)
+def patiences(recorded: Recorded) -> dict[int, tuple[bool, Figure]]:
+    """Return, of every patience that may leave early, what the theorem says and what it gains.
+
+    Returns:
+        By patience, whether the condition holds, and accuracy less full depth's.
+    """
+    wrong, q, p = errors(recorded)
+    each = range(1, len(wrong) - 1)
     tried = Tried(recorded, {PATIENCE: [PatienceRule(patience=t) for t in each]})
-    found = []
-    for t, point in zip(each, tried.points[PATIENCE], strict=True):
-        runs = [slice(start, start + t + 1) for start in range(count - 1 - t)]
-        together = np.mean([wrong[run].all(axis=0).mean() for run in runs])
-        alone = np.mean([rates[run].prod() for run in runs])
-        promised, gained = count - t < right_side(t, q, p), tried.of(point) - tried.full
-        found.append(Patience(t, promised, gained, float(together), float(alone)))
-    return found
+    return {
+        t: (len(wrong) - t < right_side(t, q, p), tried.of(point) - tried.full)
+        for t, point in zip(each, tried.points[PATIENCE], strict=True)
+    }
 
 
-def _errors(recorded: Recorded) -> tuple[NDArray[np.bool_], float, float]:
-    """Return (exits, rows) what is wrong, and its share before the last exit and at it."""
+def in_a_row(wrong: NDArray[np.bool_], length: int) -> tuple[float, float]:
+    """Return the share of texts that so many exits in a row have wrong, the mean over such rows.
+
+    Args:
+        wrong: (exits, texts).
+        length: how many exits.
+
+    Returns:
+        The share, and what it was if exits erred independently.
+    """
+    rows = [slice(start, start + length) for start in range(len(wrong) - length + 1)]
+    together = np.mean([wrong[row].all(axis=0).mean() for row in rows])
+    alone = np.mean([wrong.mean(axis=1)[row].prod() for row in rows])
+    return float(together), float(alone)
+
+
+def errors(recorded: Recorded) -> tuple[NDArray[np.bool_], float, float]:
+    """Return (exits, texts) what is wrong, and its share before the last exit and at it."""
     assert recorded.right is not None
     wrong = ~recorded.right
     return wrong, float(wrong[:-1].mean()), float(wrong[-1].mean())
 
 
 def _cells(recorded: Recorded) -> list[str]:
-    found, (errors, q, p) = patiences(recorded), _errors(recorded)
-    promised = [each for each in found if each.promised]
-    better = [each for each in found if each.gained.value > 0]
-    shown = [each for each in better if each.gained.differs]
-    wrong = ["-", "-"]
+    found, (wrong, q, p) = patiences(recorded), errors(recorded)
+    promised = [t for t, (holds, _) in found.items() if holds]
+    better = [t for t, (_, gained) in found.items() if gained.value > 0]
+    shown = [t for t in better if found[t][1].differs]
+    shares = ["-", "-"]
     if promised:
-        first = promised[0]
-        wrong = [f"{100 * first.wrong:.2f}", f"{100 * first.wrong_if_independent:.3f}"]
-    each_list = (_listed(each) for each in (promised, better, shown))
-    return [str(len(errors)), f"{q:.3f}", f"{p:.3f}", *each_list, *wrong]
+        together, alone = in_a_row(wrong[:-1], promised[0] + 1)
+        shares = [f"{100 * together:.2f}", f"{100 * alone:.3f}"]
+    each_list = map(_listed, (promised, better, shown))
+    return [str(len(wrong)), f"{q:.3f}", f"{p:.3f}", *each_list, *shares]
 
 
-def _listed(found: list[Patience]) -> str:
-    each = [one.patience for one in found]
-    in_a_row = len(each) > 2 and each[-1] - each[0] == len(each) - 1
-    return f"{each[0]} to {each[-1]}" if in_a_row else ", ".join(map(str, each)) or "none"
+def _listed(each: list[int]) -> str:
+    follows = len(each) > 2 and each[-1] - each[0] == len(each) - 1
+    return f"{each[0]} to {each[-1]}" if follows else ", ".join(map(str, each)) or "none"

@@ -16,7 +16,7 @@ from models.experiments.figures import by_column
 from models.experiments.measured import Measured
 from models.experiments.run import Run
 from models.experiments.sections import SECTIONS, deebert, difficulty, fastbert
-from models.experiments.sections.condition import patiences, right_side
+from models.experiments.sections.condition import in_a_row, patiences, right_side
 from models.experiments.sections.depths import ENTITIES, SHARES, SIMILARITY, at_depths, tables
 from models.experiments.sections.elue import METRICS, REFERENCE
 from models.experiments.sections.elue import places as places_of
@@ -190,18 +190,17 @@ def test_measured_patience_stands_beside_the_condition() -> None:
     recorded = margins(rows.tolist(), gold.tolist())
     right = (rows > 0) == gold[:, None]
     found = patiences(recorded)
-    assert [each.patience for each in found] == [1, 2, 3]
+    assert list(found) == [1, 2, 3]
     wrong = ~right[:, :-1]
     pairs = [(wrong[:, i] & wrong[:, i + 1]).mean() for i in range(3)]
     alone = [wrong[:, i].mean() * wrong[:, i + 1].mean() for i in range(3)]
-    assert found[0].wrong == pytest.approx(np.mean(pairs))
-    assert found[0].wrong_if_independent == pytest.approx(np.mean(alone))
+    assert in_a_row(wrong.T, 2) == pytest.approx((np.mean(pairs), np.mean(alone)))
     q, p = wrong.mean(), 1 - right[:, -1].mean()
-    assert [each.promised for each in found] == [5 - t < right_side(t, q, p) for t in (1, 2, 3)]
+    assert all(holds == (5 - t < right_side(t, q, p)) for t, (holds, _) in found.items())
     answers = rows > 0
     leaves = [next((i for i in range(1, 5) if answer[i] == answer[i - 1]), 4) for answer in answers]
     accuracy = np.mean([right[row, place] for row, place in enumerate(leaves)])
-    assert found[0].gained.value == pytest.approx(accuracy - right[:, -1].mean())
+    assert found[1][1].value == pytest.approx(accuracy - right[:, -1].mean())
 
 
 def test_text_is_settled_where_all_later_exits_agree_with_the_last() -> None:
