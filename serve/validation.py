@@ -82,7 +82,7 @@ def _place(details: ErrorDetails, names: Mapping[str, str]) -> str:
         if isinstance(part, int):
             path += f"[{part}]"
         elif not _is_union_tag(loc, i):
-            path += f".{place_of(part)}" if path else place_of(part)
+            path += f".{place_of(part)}" if path else part  # which may be a path itself
     return path
 
 
