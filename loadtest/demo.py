@@ -31,7 +31,7 @@ TEXTS = (
     "You are good at messing up.",
     "I wonder whether the plot was written by a 12-year-old or by an award-winning writer.",
 )
-TARGETS: tuple[Json, ...] = ({"target": {"max_disagreement": 0.01}}, {"target": {"speedup": 2}})
+TARGETS: tuple[Json, ...] = tuple({"target": {"max_disagreement": share}} for share in (0.01, 0.03))
 WISHES: tuple[Json, ...] = (
     *TARGETS,
     {"rule": "entropy", "threshold": 0.2},
@@ -231,8 +231,6 @@ def wish_text(wish: Json) -> str:
     match wish:
         case {"target": {"max_disagreement": share}}:
             return f"at most {100 * share:g} % differ"
-        case {"target": {"speedup": factor}}:
-            return f"{factor:g} times as fast"
         case {"rule": "never"}:
             return "the whole model"
     return EXIT_RULE.validate_python(wish).text()
