@@ -274,10 +274,7 @@ def _read_limits(given: str) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command line; expected errors become one line on stderr, mostly with status 2."""
-    # What the terminal cannot show must not end a command that has done its work.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
     # SIGTERM then ends a command as Ctrl-C does: files that are half written are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -295,6 +292,19 @@ def main() -> None:
         if not _speaks_json():
             raise
         _fail("the command has failed", error, status=1)
+
+
+def _prepare_streams() -> None:
+    """Let no command's outcome depend on what the terminal can show.
+
+    Python has no stream at all where the shell has closed it (`>&-`).
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def expected_message(error: Exception) -> str | None:

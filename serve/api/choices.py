@@ -170,6 +170,7 @@ class Locks:
         client = request.client
         self._limits, self._guardrail = entry.policy.limits, guardrail
         self._guarding = guardrail and applied.has_flag
+        self._request, self._live = request, classifier.policy.live
         self._key = client.key if client.key is not None and client.key.profiles else None
         self.settings: Settings = applied.exit_for(
             asked.exit_choice, assigned or self._key is not None, asked.flag
@@ -205,6 +206,10 @@ class Locks:
             if is_chosen and self.keeps(setting):
                 raise self.refusal(field, setting)
 
+    def count_in_no_verdict(self) -> None:
+        """Note that the request's refusal says nothing of a candidate."""
+        self._request.judged = False
+
     def unchecked(self, wanted: Collection[str]) -> Collection[str]:
         """Return what may pass without a look: what the profile says, and what a request wants.
 
@@ -217,7 +222,13 @@ class Locks:
         return {*own, *wanted}
 
     def refusal(self, field: str, setting: Lockable) -> OfframpError:
-        """Return the error of a request that chooses what it may not."""
+        """Return the error of a request that chooses what it may not.
+
+        No rollout is judged by it if the live policy refuses the same.
+        """
+        guarding = self._guardrail and self._live.applied.has_flag
+        if not self._live.entry.policy.limits.lets_choose(setting, guarding):
+            self.count_in_no_verdict()
         if self._key is not None:
             return Forbidden(
                 f"{field}: the key {self._key.name} is bound to its profile, which decides that; "
@@ -262,6 +273,8 @@ def check_degrade(request: Request, classifier: Classifier, asked: ClassifyReque
             "leave degrade out"
         )
     if followed_by(request, classifier).entry.policy.limits.overrides == "none":
+        if classifier.policy.live.entry.policy.limits.overrides == "none":
+            request.judged = False
         raise OverrideForbidden(
             "degrade: the live policy lets no request choose it (limits.overrides is none); leave "
             "degrade out"

@@ -6,9 +6,10 @@ import threading
 from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from serve.policy.document import host_of
+from serve.proxies import proxies_for
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Webhook:
     def __init__(self, whole_post_s: float = _WHOLE_POST_S) -> None:
         """Start nothing; `whole_post_s` is the time that a post may take."""
         self._waiting: Queue[tuple[str, bytes]] = Queue(_MOST_WAITING)
-        self._opener, self._whole_post_s = build_opener(_NoRedirects), whole_post_s
+        self._whole_post_s = whole_post_s
         self._thread: threading.Thread | None = None
         self._posts: list[threading.Thread] = []
 
@@ -76,7 +77,8 @@ class Webhook:
         """Post, and return what is wrong with the answer; empty for nothing."""
         request = Request(url, body, {"Content-Type": "application/json"}, method="POST")
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S):
+            opener = build_opener(_NoRedirects, ProxyHandler(proxies_for(url)))
+            with opener.open(request, timeout=_TIMEOUT_S):
                 return ""
         except HTTPError as error:
             error.close()

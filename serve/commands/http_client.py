@@ -3,31 +3,27 @@
 import json
 import os
 import re
-import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
 from urllib.request import (
     HTTPRedirectHandler,
     HTTPSHandler,
     ProxyHandler,
     Request,
     build_opener,
-    getproxies,
-    proxy_bypass,
 )
 
 import typer
 
 from serve.bounded_file import UnfitFile, read_file
 from serve.errors import InvalidRequest, OfframpError
+from serve.proxies import proxies_for
 
 Url: TypeAlias = Annotated[str, typer.Option(envvar="OFFRAMP_URL", help="Address of the server.")]
 KeyFile: TypeAlias = Annotated[
@@ -72,7 +68,7 @@ class Server:
             raise InvalidRequest("--url: must be such as http://127.0.0.1:8000 or https://HOST")
         self._url = self._named = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        proxies = _proxies(url)
+        proxies = proxies_for(url)
         for proxy in proxies.values():
             name = proxy.rpartition("@")[2]  # behind the proxy's own password
             self._named = f"{self._url} through the proxy {name}"
@@ -185,27 +181,6 @@ class Server:
         if answer.code == 401:
             message += "; this command takes the key from OFFRAMP_KEY or --key-file"
         return CallFailed(message, _EXIT_STATUS.get(answer.code, 1))
-
-
-def _proxies(url: str) -> dict[str, str]:
-    """Return the proxy by scheme; none for this machine's addresses and those of `no_proxy`."""
-    where, found = urlsplit(url), getproxies()
-    if where.scheme not in found or _is_own(where.hostname or "") or proxy_bypass(where.netloc):
-        return {}
-    return {where.scheme: found[where.scheme]}
-
-
-def _is_own(host: str) -> bool:
-    """Tell whether a host is this machine, in any form that needs no look-up: `127.1` is one."""
-    name = host.rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        address = ip_address(socket.getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)[0][4][0])
-    except (OSError, ValueError):
-        return False
-    address = getattr(address, "ipv4_mapped", None) or address
-    return address.is_loopback or address.is_unspecified
 
 
 class _NoRedirect(HTTPRedirectHandler):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 from urllib.parse import quote
 
 import typer
@@ -121,6 +121,17 @@ def _options() -> list[Any]:
     return typer.main.get_command(app).params
 
 
+# What reading JSON raises that has not the fields of Offramp's.
+_WRONG_SHAPES: Final = (
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
+
+
 class PolicyCommand(TyperCommand):
     """A command with the options of `Remote` behind its own; `ctx.obj` is what they mean."""
 
@@ -138,7 +149,7 @@ class PolicyCommand(TyperCommand):
         ctx.obj = remote = Remote(**{each.name: ctx.params.pop(each.name) for each in self.shared})
         try:
             return super().invoke(ctx)
-        except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+        except _WRONG_SHAPES as error:
             raise remote.server.stranger() from error
 
 

@@ -64,9 +64,9 @@ def start(
         str,
         typer.Option(help="What follows a step that tells too little: pause, promote or abort."),
     ] = _DEFAULTS["on_inconclusive"],
-    audit_share: Annotated[float, typer.Option(help="Least share of texts to audit.")] = _DEFAULTS[
-        "audit_share"
-    ],
+    audit_share: Annotated[
+        float | None, of_share(help="Least share of texts to audit. Default: 20%.")
+    ] = None,
     version: Based = None,
     why: Why = None,
 ) -> None:
@@ -76,7 +76,7 @@ def start(
     plan = {
         "bounds": _bounds(bounds), "steps": _percents(steps), "hold_s": hold_s,
         "min_answers": min_answers, "on_inconclusive": on_inconclusive,
-        "audit_share": audit_share,
+        "audit_share": _DEFAULTS["audit_share"] if audit_share is None else audit_share,
     }  # fmt: skip
     candidate = read_candidate(changes, file)
     answer = remote.send("POST", "/rollout", **candidate, **plan, version=version, why=why)
@@ -136,6 +136,6 @@ def _bounds(given: dict[str, float | None]) -> dict[str, float]:
 
 def _percents(steps: str) -> list[float]:
     try:
-        return [float(step) for step in steps.split(",")]
+        return [float(step.strip().removesuffix("%")) for step in steps.split(",")]
     except ValueError:
         raise InvalidRequest("--steps: must be percentages such as 5,25,50,100") from None

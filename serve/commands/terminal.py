@@ -45,7 +45,8 @@ def policy(fields: Fields) -> Iterator[Text]:
     yield from _document(fields["policy"])
     resolved = fields.get("resolved", {})
     if resolved:
-        yield Text("\nWhat default and profiles have become:", "bold")
+        yield Text()
+        yield Text("What default and profiles have become:", "bold")
     width = max(map(len, resolved), default=0)
     for name, chosen in resolved.items():
         yield Text(f"{name:{width}}  {'; '.join(_resolved(chosen))}", "cyan")

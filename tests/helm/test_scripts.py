@@ -34,12 +34,17 @@ fetching, syncing = script("fetch_bundles"), script("sync_policies")
 
 
 @contextmanager
-def serving(content: bytes, token: str = "") -> Iterator[str]:
-    """Answer every GET with the content, if the token comes along."""
+def serving(content: bytes, token: str = "", moved: bool = False) -> Iterator[str]:
+    """Answer every GET with the content if the token comes along; `moved`: only without it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            allowed = not token or self.headers["Authorization"] == f"Bearer {token}"
+            if moved and self.path == "/bundle":
+                self.send_response(302)
+                self.send_header("Location", "/signed")
+                self.end_headers()
+                return
+            allowed = self.headers["Authorization"] == (f"Bearer {token}" if token else None)
             self.send_response(200 if allowed else 403)
             self.send_header("Content-Length", str(len(content) if allowed else 0))
             self.end_headers()
@@ -131,6 +136,13 @@ def test_token_goes_along(
             fetching.download(url, file)
         monkeypatch.setenv("BUNDLE_TOKEN", "s3cret")
         assert fetching.download(url, file) == hashlib.sha256(content).hexdigest()
+
+
+def test_token_goes_to_no_other_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUNDLE_TOKEN", "s3cret")
+    with serving(b"content", moved=True) as url:
+        fetching.download(url, tmp_path / "archive")
+    assert (tmp_path / "archive").read_bytes() == b"content"
 
 
 @pytest.fixture(scope="module")

@@ -64,9 +64,11 @@ def download_patiently(url: str, file: Path) -> str:
 def download(url: str, file: Path) -> str:
     """Download to a file; return its sha256."""
     token = os.environ.get("BUNDLE_TOKEN", "")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     digest = hashlib.sha256()
-    request = urllib.request.Request(url, headers=headers)
+    request = urllib.request.Request(url)
+    if token:
+        # A redirect, such as to a store's signed address, does not get the token.
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer, file.open("wb") as out:
         while chunk := answer.read(CHUNK_BYTES):
             digest.update(chunk)

@@ -163,6 +163,8 @@ def _flag(
     flag, threshold = asked.flag or locks.settings.flag, parameters.threshold
     if flag is None:
         if not parameters.reads_scores:
+            if not classifier.policy.live.applied.has_flag:
+                locks.count_in_no_verdict()  # no candidate has taken the flag away
             raise NoFlag(_no_flag(classifier.name, parameters.place))
         # A locked threshold is the client's own, which compares the scores itself.
         bound = 0.0 if threshold is None or locks.keeps("flag") else threshold

@@ -346,6 +346,24 @@ def test_what_a_request_brings_itself_counts_in_no_verdict(
     assert "none of the candidate's 12 requests counts" in shown["note"]
 
 
+def test_what_the_live_policy_refuses_too_is_no_error_of_the_candidate(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    server.put_policy({"default": {"rule": "never"}, "limits": {"windows": "none"}})
+    move(server, **{**START, "steps": [100], "bounds": {"errors": 0.1}})
+    guard = ("/beta/litellm_basic_guardrail_api", {"texts": ["w1"], "input_type": "request"})
+    windows = ("/v1/classify", {"inputs": "w1", "windows": {"stride": 1}})
+    for path, body in (guard, windows):
+        assert server.http.post(path, json=body).status_code in (403, 422)
+    shown = until(
+        lambda: (
+            (found := server.http.get(PATH).json())["arms"]["candidate"]["uncounted"] == 2 and found
+        )
+    )
+    assert shown["arms"]["candidate"]["errors"] == 0
+
+
 def test_profile_that_only_the_candidate_lacks_is_its_error(start_server: StartServer) -> None:
     server = start_server()
     server.put_policy({"default": {"rule": "never"}, "profiles": {"fast": FIRST["default"]}})

@@ -87,3 +87,11 @@ def test_receiver_that_never_ends_its_answer_holds_up_no_other_alarm(
         assert receiver.next()[0] == SECRET
     assert "did not answer within" in caplog.text
     assert SECRET not in caplog.text
+
+
+def test_proxy_is_asked_for_other_machines_alone(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nothing listens there
+    Webhook().tell(receiver.url, {})
+    assert receiver.next()[0] == SECRET
