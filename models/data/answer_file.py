@@ -72,7 +72,7 @@ def read_answer_file(path: Path, task: Task, labels: Sequence[str], columns: Col
         texts = choose(tuple(records[0].values), Columns(columns.texts), task).texts
     except UnknownColumns as error:
         raise records[0].unusable_header(f"{error}; each answer stands beside its text") from None
-    examples = read_dataset(path, task, labels, Columns(texts)).examples
+    examples = read_dataset(path, task, labels, Columns(texts, also=SCORES)).examples
     answers = np.array([_logits(task, len(labels), e.label) for e in examples], np.float32)
     scored = any(fold(name) == SCORES for name in records[0].values) and task != "regression"
     if scored:

@@ -66,10 +66,12 @@ class Columns:
     Attributes:
         texts: the text, or the two of a pair.
         label: the label.
+        also: a further column that the caller reads itself, if it is there; in small letters.
     """
 
     texts: tuple[str, ...] = ()
     label: str | None = None
+    also: str | None = None
 
 
 # No column is named: those that are known are found.
@@ -114,7 +116,8 @@ def choose(names: Sequence[str], asked: Columns, task: Task | None) -> Choice:
         )
     label = _label(known, asked.label, task)
     texts = _texts(known, asked.texts, label)
-    unread = {key: name for key, name in known.items() if name not in (*texts, label)}
+    read = {*texts, label, known.get(asked.also or "")}
+    unread = {key: name for key, name in known.items() if name not in read}
     doubtful = [unread[key] for key in unread if key not in DESCRIPTIONS and not asked.texts]
     return Choice(texts, label, tuple(unread.values()), tuple(doubtful))
 

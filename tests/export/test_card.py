@@ -17,7 +17,7 @@ DATA = Data(name="dev", rows=10, sha256="0" * 64)
 
 def test_card_gives_the_figures_and_the_command(bundle: Bundle) -> None:
     text = (bundle.folder / "README.md").read_text()
-    assert "offramp serve tiny" in text
+    assert "`offramp serve FOLDER --standalone`, where FOLDER is the path of `tiny`" in text
     assert f"{bundle.manifest.variants['int8'].parity.label_agreement:.1%}" in text
     assert "4 layers of width 32, exits after layers 1, 2, 3, 4, up to 64 tokens" in text
     assert "checkpoint" not in text

@@ -96,7 +96,6 @@ def test_a_bundle_has_the_ids_and_the_limit_of_transformers(tmp_path: Path) -> N
     config = BertConfig(vocab_size=len(reference), intermediate_size=32, **sizes)
     BertForSequenceClassification(config).save_pretrained(folder)
     planned = bundles.plan(folder, ("fp32",))
-    assert any("tokenizer.json alone gives other ids" in note for note in planned.notes)
     bundles.write(planned, tmp_path / "bundle")
     bundle = load_bundle(tmp_path / "bundle")
     reader = InputReader(bundle.tokenizer_path, bundle.manifest)

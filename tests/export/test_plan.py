@@ -79,7 +79,7 @@ def test_what_no_bundle_can_hold_is_refused(
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (remove_tokenizer, r"holds no tokenizer: expected tokenizer\.json"),
+        (remove_tokenizer, "holds no tokenizer: "),
         (remove_exits, "no classifier that is recognised"),
         (write_bad_policy, r"policy\.json: default: "),
     ],

@@ -61,7 +61,7 @@ def test_training_leaves_a_measured_model_folder(train: Train, tmp_path: Path, r
     out = tmp_path / "out"
     assert {path.name for path in out.iterdir()} == {
         *("README.md", "calibration.json", "config.json", "model.safetensors", "policy.json"),
-        *("recording.npy", "tokenizer.json", "tokenizer_config.json"),
+        *("recording.npy", "tokenizer.json", "tokenizer_config.json", "trained.npz"),
     }
     assert MultiExitModel.load(out).labels == ["negative", "positive"]
     calibration = Calibration.model_validate_json((out / "calibration.json").read_text())

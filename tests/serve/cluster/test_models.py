@@ -71,9 +71,9 @@ def test_models_and_aliases_change_in_all_replicas_and_no_request_fails(
         change(server, "PUT", "/v1/aliases/default", model="first")
         change(server, "POST", "/v1/models/second/load")
         assert everywhere(server, model="second").keys() == {"second"}
-        change(server, "PUT", "/v1/aliases/default", model="second", reason="green")
+        change(server, "PUT", "/v1/aliases/default", model="second", reason="green", force=True)
         assert everywhere(server).keys() == {"second"}
-        change(server, "POST", "/v1/models/first/load", bundle="second")
+        change(server, "POST", "/v1/models/first/load", bundle="second", force=True)
         change(server, "PUT", "/v1/aliases/default", model="first")
         change(server, "POST", "/v1/models/second/unload")
         assert everywhere(server, model="second").keys() == {"404"}

@@ -150,7 +150,7 @@ def test_playground_begins_anew_with_another_bundle_of_the_model(
             page.reload()
         expect(page.locator(".decided .card").first).to_be_visible()
         page.get_by_label("Texts leave by").select_option("target")
-        load = live.http.post("/v1/models/tiny/load", json={"bundle": "tagger"})
+        load = live.http.post("/v1/models/tiny/load", json={"bundle": "tagger", "force": True})
         load.raise_for_status()
         expect(page.locator(".decided .label").first).to_contain_text("entit")
         expect(page.get_by_label("Texts leave by")).to_have_value("profile default")
