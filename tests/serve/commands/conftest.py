@@ -40,6 +40,18 @@ def here(offramp: Offramp, live: LiveServer, monkeypatch: pytest.MonkeyPatch) ->
     return offramp
 
 
+def sending(body: str, content_type: str) -> Callable[[BaseHTTPRequestHandler], None]:
+    """Return an answer, 200, with a body."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", content_type)
+        request.end_headers()
+        request.wfile.write(body.encode())
+
+    return answer
+
+
 @contextmanager
 def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
     """Answer GET as a server might that is none of ours; yield its URL."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.http.server_process import OFFRAMP, free_port
-from tests.serve.commands.conftest import Offramp, answering
+from tests.serve.commands.conftest import Offramp, answering, sending
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.server_process import Ran
@@ -183,13 +183,7 @@ HOSTILE |= {"history": [], "entries": [{"version": 1, "why": "\x1b]0;owned\x07"}
 def test_what_a_hostile_server_says_is_cleaned_or_refused(
     offramp: Offramp, words: tuple[str, ...], body: str, status: int
 ) -> None:
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Type", "application/json")
-        request.end_headers()
-        request.wfile.write(body.encode())
-
-    with answering(answer) as url:
+    with answering(sending(body, "application/json")) as url:
         ran = offramp(*words, "--url", url, *(() if words[0] == "models" else ("--model", "m")))
     assert ran.status == status, ran.error
     assert all(c.isprintable() or c == "\n" for c in ran.said + ran.error)

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +15,7 @@ from rich.console import Console
 from serve.cli import main
 from serve.commands import top as top_module
 from serve.commands.figures import Growth, between
-from tests.serve.commands.conftest import answering
+from tests.serve.commands.conftest import answering, sending
 from tests.serve.support.live_server import serving_bundles
 from tests.support.tiny import WORDS
 
@@ -116,13 +115,7 @@ offramp_request_duration_seconds_bucket{model="m\x1b]0;owned\x07",le="nan"} 4
 def test_a_hostile_page_of_metrics_reaches_no_terminal(
     top: Top, page: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Type", "text/plain")
-        request.end_headers()
-        request.wfile.write(page.encode())
-
-    with answering(answer) as url:
+    with answering(sending(page, "text/plain")) as url:
         status = top(url, "--once", between_looks=lambda _: None)
     said = "".join(capsys.readouterr())
     assert "\x1b" not in said
