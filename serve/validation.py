@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 # Of texts: a line without control characters, of terminals too, and without what is not seen or
@@ -39,13 +39,22 @@ class RequestModel(Frozen):
 
 
 def read_share(written: str) -> float:
-    """Return 0.03 for `3%` and for `0.03`.
+    """Return 0.03 for `3%`, `3 %` and `0.03`.
 
     Raises:
         ValueError: it is no number.
     """
     number = written.strip()
     return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+
+
+def _of_percent(value: Any) -> Any:
+    is_percent = isinstance(value, str) and re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*%\s*", value)
+    return read_share(value) if is_percent else value
+
+
+# Behind a field's bounds: a share may also come as text such as `3%`.
+OR_PERCENT: Final = BeforeValidator(_of_percent)
 
 
 def place_of(part: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NoReturn
 
 from serve.access.gate import Client
 from serve.api.request import Request, new_request_id
@@ -14,7 +14,6 @@ from serve.errors import (
     DeadlineExceeded,
     Forbidden,
     InvalidRequest,
-    OfframpError,
     OverrideForbidden,
     UnknownModel,
 )
@@ -111,7 +110,7 @@ def note_own_choice(
         overrides = [each.entry.policy.limits.overrides for each in policies]
         own = overrides[0] != "any" or overrides[1] == "any"
     if own:
-        request.judged = False
+        request.count_in_no_verdict()
 
 
 def _sticky(request: Request) -> str:
@@ -204,11 +203,7 @@ class Locks:
         )
         for field, setting, is_chosen in chosen:
             if is_chosen and self.keeps(setting):
-                raise self.refusal(field, setting)
-
-    def count_in_no_verdict(self) -> None:
-        """Note that the request's refusal says nothing of a candidate."""
-        self._request.judged = False
+                self.refuse(field, setting)
 
     def unchecked(self, wanted: Collection[str]) -> Collection[str]:
         """Return what may pass without a look: what the profile says, and what a request wants.
@@ -218,29 +213,30 @@ class Locks:
         """
         own = self.settings.unchecked or ()
         if self.keeps("unchecked") and not set(wanted).issubset(own):
-            raise self.refusal("unchecked", "unchecked")
+            self.refuse("unchecked", "unchecked")
         return {*own, *wanted}
 
-    def refusal(self, field: str, setting: Lockable) -> OfframpError:
-        """Return the error of a request that chooses what it may not.
+    def refuse(self, field: str, setting: Lockable) -> NoReturn:
+        """Refuse a request; it counts in no verdict if the live policy refuses the same.
 
-        No rollout is judged by it if the live policy refuses the same.
+        Raises:
+            OfframpError: always.
         """
         guarding = self._guardrail and self._live.applied.has_flag
         if not self._live.entry.policy.limits.lets_choose(setting, guarding):
-            self.count_in_no_verdict()
+            self._request.count_in_no_verdict()
         if self._key is not None:
-            return Forbidden(
+            raise Forbidden(
                 f"{field}: the key {self._key.name} is bound to its profile, which decides that; "
                 f"leave {field} out"
             )
         if self._guarding and getattr(self._limits, setting) is None:
-            return OverrideForbidden(
+            raise OverrideForbidden(
                 f"{field}: the live policy has a flag, which a guardrail's request may not change "
                 f'unless "limits": {{"{setting}": "any"}} says so; leave {field} out, or put it '
                 "into the profile"
             )
-        return OverrideForbidden(
+        raise OverrideForbidden(
             f"{field}: the live policy lets no request choose it (limits.{setting} is none); leave "
             f"{field} out"
         )
@@ -274,7 +270,7 @@ def check_degrade(request: Request, classifier: Classifier, asked: ClassifyReque
         )
     if followed_by(request, classifier).entry.policy.limits.overrides == "none":
         if classifier.policy.live.entry.policy.limits.overrides == "none":
-            request.judged = False
+            request.count_in_no_verdict()
         raise OverrideForbidden(
             "degrade: the live policy lets no request choose it (limits.overrides is none); leave "
             "degrade out"

@@ -1,8 +1,7 @@
 """What the routes work with."""
 
-import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from serve.access.held_bytes import HeldBytes
 from serve.access.proxies import TrustedProxies
@@ -39,7 +38,7 @@ class AppContext:
         behind_proxy: whether Ray Serve's proxy hands requests on, and their ids with the answers.
         bodies: the bodies that this process holds until their requests are answered.
         answers: over HTTP, that clients have not taken yet.
-        event_streams: tasks of this process that send events.
+        event_streams: the clients, by identity, that this process sends events to.
         changes: changes the models; None where they stay as they are.
     """
 
@@ -58,5 +57,5 @@ class AppContext:
     behind_proxy: bool = False
     bodies: HeldBytes = field(default_factory=lambda: HeldBytes(_MOST_HELD, "bodies"))
     answers: HeldBytes = field(default_factory=lambda: HeldBytes(_MOST_HELD, "answers"))
-    event_streams: set[asyncio.Task[Any] | None] = field(default_factory=set)
+    event_streams: list[str] = field(default_factory=list)
     changes: ModelChanges | None = None

@@ -143,5 +143,6 @@ async def _changed(
     made = await context.policy_threads.change(
         partial(condition.change, classifier.policy, wanted, change), action in _BACK
     )
-    note_change(request, made.old, made.new)
+    if made.new is not made.old:
+        note_change(request, made.old, made.new)
     return Changed(classifier, made, await context.replicas.refresh_policy(classifier.name))

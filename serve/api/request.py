@@ -238,6 +238,10 @@ class Request:
         given = self.headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS]
         self.request_id = given or new_request_id()
 
+    def count_in_no_verdict(self) -> None:
+        """Note that what becomes of the request says nothing of a rollout's candidate."""
+        self.judged = False
+
     @property
     def trace_id(self) -> str:
         """The id of the trace that the request is part of; empty for none."""

@@ -77,6 +77,8 @@ def change(fields: Fields) -> Iterator[Text]:
     """Show the new version that a change has made, and what to know of it."""
     yield from _heading({**fields, "why": None})
     yield from changes(fields)
+    if not (fields.get("changes") or fields.get("rollout")):
+        yield Text("  nothing was changed")
     if ended := fields.get("rollout"):
         yield from _problem(f"rollout {ended['state']}", ended.get("why"))
     for name, chosen in fields.get("resolved", {}).items():

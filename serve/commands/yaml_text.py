@@ -11,7 +11,6 @@ import yaml
 
 from serve.bounded_file import UnfitFile, read_file
 from serve.errors import InvalidRequest
-from serve.validation import read_share
 
 # The server takes policies of 2 MiB, if it is not told otherwise.
 _MOST_BYTES: Final = 4 << 20
@@ -105,8 +104,6 @@ def read_patch(changes: list[str]) -> dict[str, Any]:
                 raise InvalidRequest(f"{change}: must be PLACE=VALUE, or PLACE=null to remove it")
             place, value = found.groups()
         inner: Any = read_yaml(value, change)
-        if isinstance(inner, str) and re.fullmatch(r"[0-9]+(\.[0-9]+)?%", inner):
-            inner = read_share(inner)
         for name in reversed(re.findall(_PART, place)):
             inner = {json.loads(name, strict=False) if name[0] == '"' else name: inner}
         patch = _merged(patch, inner)

@@ -92,6 +92,19 @@ _NAMES = {
 
 async def classify(context: AppContext, request: Request, body: HuggingFaceRequest) -> Response:
     """Classify with the model of the path or the only one, as Hugging Face's Inference API does."""
+    return await _classify(context, request, body, alone=False)
+
+
+async def classify_as_pipeline(
+    context: AppContext, request: Request, body: HuggingFaceRequest
+) -> Response:
+    """Do the same, but the labels of a single text are a list, as those of a pipeline."""
+    return await _classify(context, request, body, alone=not isinstance(body.inputs, list))
+
+
+async def _classify(
+    context: AppContext, request: Request, body: HuggingFaceRequest, alone: bool
+) -> Response:
     asked, model = body.parameters or HuggingFaceParameters(), request.params.get("model")
     of_tokens = model_for(context.catalog, request.client, model).traits.task == "token"
     _check(asked, of_tokens)
@@ -107,7 +120,7 @@ async def classify(context: AppContext, request: Request, body: HuggingFaceReque
     if of_tokens:
         write = partial(_write_entities, asked, isinstance(body.inputs, list))
     else:
-        write = partial(_write_labels, asked)
+        write = partial(_write_labels, asked, alone)
     return await respond(context, request, read_fields(fields, request.headers, _NAMES), write)
 
 
@@ -119,11 +132,11 @@ def _check(asked: HuggingFaceParameters, of_tokens: bool) -> None:
             raise InvalidRequest(f"parameters.{name}: is for models that {kind}; leave it out")
 
 
-def _write_labels(asked: HuggingFaceParameters, answered: Classification) -> Response:
+def _write_labels(asked: HuggingFaceParameters, alone: bool, answered: Classification) -> Response:
     function = asked.function_to_apply or function_of_transformers(answered.classifier)
     found = label_scores(answered, function, asked.top_k)
     shown = [[{"label": each.label, "score": each.score} for each in row] for row in found]
-    return Response(to_json(shown), exit_headers(answered))
+    return Response(to_json(shown[0] if alone else shown), exit_headers(answered))
 
 
 def _write_entities(

@@ -9,6 +9,7 @@ from serve.dialects.guardrails.litellm import LITELLM
 from serve.dialects.hf import HUGGING_FACE
 from serve.dialects.kserve import KSERVE
 from serve.dialects.oip.dialect import OIP
+from serve.dialects.sagemaker import SAGEMAKER
 from serve.dialects.tei.dialect import TEI
 from serve.dialects.v1.dialect import V1
 from serve.dialects.vllm import VLLM
@@ -18,7 +19,7 @@ from serve.errors import InvalidRequest
 ALL: Final = "all"
 
 # Our own is the last one: its paths are all.
-_DIALECTS: Final = (HUGGING_FACE, OIP, KSERVE, TEI, VLLM, DETECTORS, LITELLM, V1)
+_DIALECTS: Final = (HUGGING_FACE, OIP, KSERVE, TEI, SAGEMAKER, VLLM, DETECTORS, LITELLM, V1)
 
 
 def choose_dialects(names: Sequence[str]) -> tuple[Dialect, ...]:

@@ -28,7 +28,7 @@ from serve.policy.profile import (
 from serve.policy.target import Overload, TargetChoice
 from serve.rules import ExitRule, NeverRule, check_rule
 from serve.rules.traits import Traits
-from serve.validation import RequestModel, unsaid
+from serve.validation import OR_PERCENT, RequestModel, unsaid
 
 # From here on an alarm says little: a promise that is kept would often be called broken.
 _NO_DELTA = 0.5
@@ -42,7 +42,7 @@ class Audit(RequestModel):
         max_queue_ms: drawn texts are skipped while the queue takes longer to answer.
     """
 
-    share: Annotated[float, Field(ge=0, le=1)] = 0.01
+    share: Annotated[float, Field(ge=0, le=1), OR_PERCENT] = 0.01
     max_queue_ms: Annotated[float, Field(gt=0)] = 100.0
 
 

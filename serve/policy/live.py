@@ -188,6 +188,8 @@ class LivePolicy:
     ) -> Replacement:
         """Put a policy, or a move of a rollout, in place of the version that it is based on.
 
+        To put or patch what is live already makes no new version, unless that ends a rollout.
+
         Args:
             new: the whole policy, or what makes it of the live one; an error of that changes
                 nothing.
@@ -210,6 +212,9 @@ class LivePolicy:
                     "can follow"
                 )
             policy, rollout = (new, None) if isinstance(new, Policy) else new(old)
+            same = policy == old.policy and change.action in ("put", "patch")
+            if same and not (old.running or self.unfollowed):
+                return Replacement(old, old, self._applied(old.policy))
             entry = VersionedPolicy.of(newest + 1, policy, change.source, old.baseline, change)
             entry = entry.following(old, rollout)
             live = self._checked(entry, old, rollout)

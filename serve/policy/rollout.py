@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 from pydantic import AfterValidator, ConfigDict, Field, NonNegativeInt, model_validator
 
 from serve.policy.document import Audit, Policy
-from serve.validation import RequestModel
+from serve.validation import OR_PERCENT, RequestModel
 
 Arm = Literal["live", "candidate"]
 RolloutState = Literal["running", "paused", "promoted", "failed", "aborted", "superseded"]
@@ -48,10 +48,10 @@ class Bounds(RequestModel):
         errors: share of its requests that may fail, or that the candidate may refuse.
     """
 
-    disagreement: Annotated[float, Field(gt=0, lt=1)] | None = None
+    disagreement: Annotated[float, Field(gt=0, lt=1), OR_PERCENT] | None = None
     p99_ms: Annotated[float, Field(gt=0, le=3_600_000)] | None = None
     layers: Annotated[float, Field(gt=1, le=10_000)] | None = None
-    errors: Annotated[float, Field(gt=0, lt=1)] | None = None
+    errors: Annotated[float, Field(gt=0, lt=1), OR_PERCENT] | None = None
 
     @model_validator(mode="after")
     def _bound_something(self) -> Self:
@@ -106,10 +106,8 @@ class Plan(RequestModel):
         default="pause",
         description="What follows a step after which the answers do not tell yet.",
     )
-    audit_share: float = Field(
+    audit_share: Annotated[float, Field(gt=0, le=1), OR_PERCENT] = Field(
         default=0.2,
-        gt=0,
-        le=1,
         description="Least share of the texts of both arms that are audited.",
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from serve.policy.ladder import Loss
-from serve.validation import RequestModel, unsaid
+from serve.validation import OR_PERCENT, RequestModel, unsaid
 
 # From here on a share of texts is no goal, but a percentage that was not divided by 100.
 _NO_SHARE = 0.5
@@ -25,6 +25,7 @@ SmallShare = Annotated[
     float,
     Field(ge=0, json_schema_extra={"exclusiveMaximum": _NO_SHARE}),
     AfterValidator(_small),
+    OR_PERCENT,
 ]
 
 

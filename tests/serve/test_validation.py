@@ -8,6 +8,7 @@ from serve.api.policy_edits import PolicyUpdate
 from serve.classifier.classify_request import ClassifyRequest
 from serve.policy.document import Policy
 from serve.policy.rollout import Plan
+from serve.policy.target import Target
 from serve.validation import explain
 
 
@@ -167,3 +168,17 @@ def test_long_value_is_not_repeated() -> None:
     assert explained(ClassifyRequest, long_number) == "exit.threshold: must be a valid number"
     assert "xxx" not in explained(ClassifyRequest, {"inputs": "a", "top_k": "x" * 41})
     assert "xxx" in explained(ClassifyRequest, {"inputs": "a", "top_k": "x" * 40})
+
+
+@pytest.mark.parametrize("written", ["3%", "3 %", " 3.0% ", 0.03])
+def test_shares_may_be_written_as_percentages(written: str | float) -> None:
+    bounds, target = {"disagreement": written, "errors": written}, {"max_disagreement": written}
+    plan = Plan.model_validate({"bounds": bounds, "audit_share": written})
+    policy = Policy.model_validate({"default": {"target": target}, "audit": {"share": written}})
+    found = *plan.bounds.given.values(), plan.audit_share, policy.audit.share
+    assert {*found, *policy.model_dump(exclude_none=True)["default"]["target"].values()} == {0.03}
+
+
+@pytest.mark.parametrize("written", ["3", "-3%", "3%%", "60%", "1e1%", "%"])
+def test_what_is_no_percentage_of_a_share_is_refused(written: str) -> None:
+    assert "max_loss" in explained(Target, {"max_loss": written})

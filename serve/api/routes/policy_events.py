@@ -16,10 +16,11 @@ from serve.api.routes.models import UNKNOWN_MODEL, named_model
 from serve.api.routes.policy import listed
 from serve.api.routes.quality import QualityReport
 from serve.classifier.classifier import Classifier
-from serve.errors import InvalidRequest, OfframpError, Overloaded
+from serve.errors import InvalidRequest, OfframpError, Overloaded, RateLimited
 from serve.policy.live import LivePolicy
 
 MAX_STREAMS: Final = 64
+MAX_OF_CLIENT: Final = 16
 _RETRY_AFTER_S: Final = 15
 _LOOK_EVERY_S: Final = 0.5
 # A line that says nothing shows that the connection stands, and the key is looked up again.
@@ -71,12 +72,17 @@ class EventStream:
         """Send them.
 
         Raises:
+            RateLimited: the client has as many streams as one may have.
             Overloaded: as many streams are open as may.
         """
-        streams, task = self._context.event_streams, asyncio.current_task()
+        streams, client = self._context.event_streams, self._request.client.identity
+        if streams.count(client) >= MAX_OF_CLIENT:
+            raise RateLimited(
+                f"{MAX_OF_CLIENT} streams of events are open to you; close one", _RETRY_AFTER_S
+            )
         if len(streams) >= MAX_STREAMS:
             raise Overloaded(f"{MAX_STREAMS} streams of events are open; try again", _RETRY_AFTER_S)
-        streams.add(task)
+        streams.append(client)
         try:
             await send(
                 {"type": "http.response.start", "status": HTTPStatus.OK, "headers": [*_HEADERS]}
@@ -87,7 +93,7 @@ class EventStream:
                     await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body"})
         finally:
-            streams.discard(task)
+            streams.remove(client)
 
     async def _parts(self) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time

@@ -114,7 +114,7 @@ async def flag_texts(
     note_own_choice(request, classifier, asked, assigned)
     locks = Locks(request, classifier, asked, True, assigned)
     locks.check(asked)
-    flag, least = _flag(classifier, locks, asked, parameters)
+    flag, least = _flag(request, classifier, locks, asked, parameters)
     texts = texts_of(locks)
     blank = [not text.strip() for text in texts]
     inputs = [_IN_PLACE_OF_BLANK if b else t for b, t in zip(blank, texts, strict=True)]
@@ -146,6 +146,7 @@ _KINDS = {
 
 
 def _flag(
+    request: Request,
     classifier: Classifier,
     locks: Locks,
     asked: ClassifyRequest,
@@ -164,7 +165,7 @@ def _flag(
     if flag is None:
         if not parameters.reads_scores:
             if not classifier.policy.live.applied.has_flag:
-                locks.count_in_no_verdict()  # no candidate has taken the flag away
+                request.count_in_no_verdict()  # no candidate has taken the flag away
             raise NoFlag(_no_flag(classifier.name, parameters.place))
         # A locked threshold is the client's own, which compares the scores itself.
         bound = 0.0 if threshold is None or locks.keeps("flag") else threshold
@@ -175,7 +176,7 @@ def _flag(
     if not locks.keeps("flag"):
         return with_threshold(flag, threshold), 0.0
     if not parameters.reads_scores and threshold > min(thresholds(flag).values()):
-        raise locks.refusal("threshold", "flag")
+        locks.refuse("threshold", "flag")
     return with_threshold(flag, threshold, lower_only=True), threshold
 
 

@@ -107,7 +107,7 @@ def _note_arm(request: Request, asked_of: Sequence[Classifier], detector: str) -
     if len(asked_of) == 1:
         followed_by(request, asked_of[0])
         if detector not in asked_of[0].policy.current.policy.detectors:
-            request.judged = False  # no policy is to blame
+            request.count_in_no_verdict()  # no policy is to blame
 
 
 def _detectors_of_arms(classifier: Classifier) -> set[str]:

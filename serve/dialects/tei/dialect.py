@@ -163,13 +163,9 @@ TEI = Dialect(
     (
         *(
             Route("POST", path, predict, "classify", TeiRequest, tag=TAG, shown=_SHOWN)
-            for path in ("/predict", "/invocations", "/models/{model}/predict")
+            for path in ("/predict", "/models/{model}/predict")
         ),
         *MODEL_ROUTES,
-        *(
-            Route("GET", path, health, None, probe=True, tag=TAG, errors=NOT_READY)
-            # SageMaker asks the second, beside /invocations.
-            for path in ("/health", "/ping")
-        ),
+        Route("GET", "/health", health, None, probe=True, tag=TAG, errors=NOT_READY),
     ),
 )

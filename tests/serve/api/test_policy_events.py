@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serve.access.keys import revoke_key
+from serve.access.keys import Key, new_key, revoke_key
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.api.routes import policy_events
@@ -159,6 +159,23 @@ def test_number_of_streams_is_bounded_and_clients_that_leave_make_room(
     until(lambda: server.metric("offramp_requests_total", code="499") == 3)
     lines = [vars(record)["fields"] for record in caplog.records if TRAIL in record.name]
     assert {line["status"] for line in lines} == {429}  # those who have left were not refused
+
+
+def test_a_clients_streams_leave_room_for_others(
+    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_events, "MAX_OF_CLIENT", 1)
+    keys = {"one": "", "other": ""}
+    for name in keys:
+        key = Key.model_validate({"name": name, "sha256": "0" * 64, "scopes": ["admin"]})
+        keys[name] = new_key(key, tmp_path / "keys.json")
+    one, other = ({"X-API-Key": secret} for secret in keys.values())
+    server = start_server(keys=tmp_path / "keys.json")
+    with events(server, **one) as stream:
+        next(stream)
+        assert Problem.of(server.http.get(EVENTS, headers=one))[:2] == (429, "rate_limited")
+        with events(server, **other) as another:
+            next(another)
 
 
 @pytest.mark.parametrize("given", ["x", "-1", "01", "9" * 30])

@@ -68,7 +68,7 @@ def test_what_is_no_change_is_refused(change: str) -> None:
 
 
 def test_changes_are_merged_into_one_patch() -> None:
-    changes = ["profiles.fast.target.max_disagreement=2%", "profiles.old=null", "{default: fast}"]
+    changes = ["profiles.fast.target.max_disagreement=0.02", "profiles.old=null", "{default: fast}"]
     assert read_patch(changes) == {
         "profiles": {"fast": {"target": {"max_disagreement": 0.02}}, "old": None},
         "default": "fast",

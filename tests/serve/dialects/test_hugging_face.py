@@ -44,3 +44,23 @@ def test_texts_pairs_and_the_dial_go_through_parameters(server: LiveServer) -> N
     ]
     assert found.headers["x-offramp-exit-layer"] == "2,2"
     assert found.headers["x-offramp-exit-reason"] == "layer,layer"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"parameters": {"top_k": 1}},
+        {"options": {"wait_for_model": True}},
+        {"parameters": {"exit": {"rule": "layer", "layer": 2}}, "options": {"use_cache": False}},
+    ],
+)
+def test_sagemakers_route_takes_the_same_and_answers_a_single_text_as_a_pipeline(
+    server: LiveServer, fields: dict[str, object]
+) -> None:
+    for inputs in ("w1", ["w1", {"text": "w2", "text_pair": "w3"}]):
+        own, found = (
+            server.http.post(path, json={"inputs": inputs, **fields})
+            for path in ("/", "/invocations")
+        )
+        assert found.json() == (own.json()[0] if inputs == "w1" else own.json())
+        assert found.headers["x-offramp-exit-layer"] == own.headers["x-offramp-exit-layer"]

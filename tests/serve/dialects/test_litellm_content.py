@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from serve.dialects.guardrails.litellm import LiteLLMRequest, texts_of
 from serve.dialects.registry import choose_dialects
+from serve.dialects.sagemaker import Invocation
 from serve.errors import InvalidRequest
 
 HARMFUL = "<harmful>"
@@ -224,7 +225,7 @@ def test_no_other_request_may_have_fields_that_nothing_looks_at() -> None:
     found = {schema for each in routes for schema in schemas_in(each.schema)}
     assert len(found) > 15
     others = {schema for schema in found if schema.model_config.get("extra") != "forbid"}
-    assert others == {LiteLLMRequest}
+    assert others == {LiteLLMRequest, Invocation}  # of the latter each kind forbids them
 
 
 def test_only_what_litellm_knows_of_the_caller_may_come_with_a_call() -> None:
