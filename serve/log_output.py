@@ -219,7 +219,11 @@ class LogFile(WatchedFileHandler):
     """
 
     def _open(self) -> Any:
-        return open(self.baseFilename, "ab", buffering=0)
+        # A pipe that nothing reads would hang the start.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        file = os.open(self.baseFilename, flags, 0o666)
+        os.set_blocking(file, True)
+        return open(file, "ab", buffering=0)
 
     def write(self, lines: bytes) -> None:
         """Append lines.

@@ -139,6 +139,8 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     """
     try:
         keys = KeyFile.model_validate_json(read_file(path, _MOST_BYTES)).keys
+        if path.stat().st_mode & stat.S_IWOTH:
+            raise InvalidKeys(f"{path}: every user of the machine may write to it; `chmod o-w` it")
     except UnfitFile as error:
         raise InvalidKeys(f"{path} {error}") from None
     except OSError as error:
@@ -163,6 +165,8 @@ def changing(path: Path) -> Iterator[None]:
         folder = os.open(path.resolve().parent, os.O_RDONLY)
     except OSError as error:
         raise InvalidKeys(f"{path.parent}: {error.strerror}") from None
+    except RuntimeError:
+        raise InvalidKeys(f"{path} is a link to itself; remove it") from None
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield

@@ -2,13 +2,12 @@
 
 from functools import partial
 from typing import Annotated, TypeAlias
-from urllib.parse import quote
 
 import typer
 
 from serve.commands import terminal
 from serve.commands.http_client import Json
-from serve.commands.remote import Remote, ServerCommand, Why
+from serve.commands.remote import Remote, ServerCommand, Why, quoted
 from serve.errors import InvalidRequest
 
 models = typer.Typer(
@@ -55,7 +54,7 @@ def load(
     why: Why = None,
 ) -> None:
     """Load a model, or another bundle in the place of its own, without a failed request."""
-    remote, path = ctx.obj, f"/v1/models/{_quoted(name)}/load"
+    remote, path = ctx.obj, f"/v1/models/{quoted(name)}/load"
     answer = _change(remote, "POST", path, why, bundle=bundle, force=force or None)
     remote.show(answer, terminal.models_change)
 
@@ -63,7 +62,7 @@ def load(
 @command()
 def unload(ctx: typer.Context, name: Name, why: Why = None) -> None:
     """Stop serving a model; requests that it has accepted are answered."""
-    remote, path = ctx.obj, f"/v1/models/{_quoted(name)}/unload"
+    remote, path = ctx.obj, f"/v1/models/{quoted(name)}/unload"
     answer = _change(remote, "POST", path, why)
     remote.show(answer, terminal.models_change)
 
@@ -83,7 +82,7 @@ def alias(
     if remove == (target is not None):
         raise InvalidRequest("give the model that the alias is to name, or --remove")
     remote: Remote = ctx.obj
-    method, path = "DELETE" if remove else "PUT", f"/v1/aliases/{_quoted(name)}"
+    method, path = "DELETE" if remove else "PUT", f"/v1/aliases/{quoted(name)}"
     answer = _change(remote, method, path, why, model=target, force=(force and not remove) or None)
     remote.show(answer, terminal.models_change)
 
@@ -94,7 +93,3 @@ def _change(
     """Send a change, with a body if there is anything to say."""
     given = {name: value for name, value in fields.items() if value is not None}
     return remote.server.call(method, path, given | ({"reason": why} if why else {}) or None)
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")

@@ -70,7 +70,7 @@ class Remote:
     @cached_property
     def path(self) -> str:
         """The path of the policy's routes."""
-        return f"/v1/models/{quote(self._model or self._only_model(), safe='')}/policy"
+        return f"/v1/models/{quoted(self._model or self._only_model())}/policy"
 
     def get(self, tail: str = "") -> Json:
         """Ask for what stands below the policy's path."""
@@ -109,6 +109,17 @@ class Remote:
         raise InvalidRequest(
             f"several models are served; add --model and one of {', '.join(names)}"
         )
+
+
+def quoted(name: str) -> str:
+    """Return the name of a model or an alias as a part of a path.
+
+    Raises:
+        InvalidRequest: a path would mean something else.
+    """
+    if "/" in name or name in ("", ".", ".."):
+        raise InvalidRequest(f"{name!r}: must be the name of a model or an alias, not a path")
+    return quote(name, safe="")
 
 
 _WHOLE: TypeAdapter[Policy] = TypeAdapter(WholePolicy)

@@ -5,13 +5,16 @@ import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from serve.bounded_file import UnfitFile, read_file
 from serve.errors import OfframpError
 
 log = logging.getLogger(__name__)
 
 # The files are looked at so often while connections come.
 _RELOAD_EVERY_S = 1.0
+_MOST_BYTES: Final = 4 << 20
 
 
 class InvalidCertificate(OfframpError):
@@ -39,6 +42,7 @@ class TlsFiles:
         Raises:
             InvalidCertificate: a file cannot be used.
         """
+        self._check()
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         made.set_alpn_protocols(["http/1.1"])
         try:
@@ -53,19 +57,27 @@ class TlsFiles:
 
     def state(self) -> tuple[tuple[int, int], ...]:
         """Return what changes when a file is renewed."""
-        paths = [path for path in (self.cert, self.key, self.client_ca) if path]
-        return tuple((s.st_mtime_ns, s.st_ino) for s in (path.stat() for path in paths))
+        return tuple((s.st_mtime_ns, s.st_ino) for s in (path.stat() for path in self._paths))
+
+    @property
+    def _paths(self) -> list[Path]:
+        return [path for path in (self.cert, self.key, self.client_ca) if path]
+
+    def _check(self) -> None:
+        """Refuse files that cannot be read, or that OpenSSL would read without end."""
+        for path in self._paths:
+            try:
+                read_file(path, _MOST_BYTES)
+            except UnfitFile as error:
+                raise InvalidCertificate(f"{path} {error}") from None
+            except OSError as error:
+                raise InvalidCertificate(f"{path}: {error.strerror}") from None
 
     def _explain(self, error: Exception) -> str:
-        for path in filter(None, (self.cert, self.key, self.client_ca)):
-            try:
-                path.read_bytes()
-            except OSError as unreadable:
-                return f"{path}: {unreadable.strerror}"
         reason = getattr(error, "reason", None)
         if reason == "KEY_VALUES_MISMATCH":
             return f"the certificate {self.cert} and the key {self.key} do not belong together"
-        names = ", ".join(str(path) for path in (self.cert, self.key, self.client_ca) if path)
+        names = ", ".join(map(str, self._paths))
         return f"{names}: no PEM files of a certificate, its key without a password, and CAs"
 
 

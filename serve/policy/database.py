@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS counts
 CREATE TABLE IF NOT EXISTS alarms (model TEXT, alarm TEXT, PRIMARY KEY (model, alarm));
 CREATE TABLE IF NOT EXISTS model_sets (version INTEGER PRIMARY KEY, document BLOB);
 """
+# Ends of the names of files that SQLite opens beside the database.
+_BESIDE: Final = ("journal", "wal", "shm")
 
 
 class Database:
@@ -52,8 +54,9 @@ class Database:
             if path:
                 with suppress(FileExistsError):
                     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-                if not stat.S_ISREG(path.lstat().st_mode):  # a pipe would hang the start
-                    raise OSError(errno.EINVAL, "it is no regular file")
+                for name in (path.name, *(f"{path.name}-{end}" for end in _BESIDE)):
+                    with suppress(FileNotFoundError):
+                        _check_mode(name, path.with_name(name).lstat().st_mode)
             # Every connection in memory is a database of its own, so threads share one.
             self._db = sqlite3.connect(
                 path or ":memory:", _TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -203,3 +206,10 @@ def _described(error: OSError | sqlite3.Error) -> str:
             "the file was moved away while the server runs; put it back, or start the server again"
         )
     return str(error)
+
+
+def _check_mode(name: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):  # a pipe would hang the start
+        raise OSError(errno.EINVAL, f"{name} is no regular file")
+    if mode & stat.S_IWOTH:
+        raise OSError(errno.EPERM, f"every user of the machine may write to {name}")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -117,8 +118,9 @@ def test_lines_of_several_processes_in_one_file_stay_whole(tmp_path: Path) -> No
     assert all(len(set(line)) == 1 for line in lines)
 
 
-@pytest.mark.parametrize("path", ["no/such/folder.log", "", "{replica}.log"])
+@pytest.mark.parametrize("path", ["no/such/folder.log", "", "{replica}.log", "pipe"])
 def test_file_that_cannot_be_written_to_is_named(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidRequest) as refused:
         log_output(tmp_path / path)
     assert str(tmp_path / path) in str(refused.value)

@@ -106,6 +106,17 @@ def test_file_that_makes_no_sense_is_refused_in_one_line(file: Path, text: str) 
     assert "\n" not in str(raised.value)
 
 
+def test_file_that_others_may_write_and_link_to_itself_are_refused(file: Path) -> None:
+    add(file, "ops")
+    file.chmod(0o666)
+    with pytest.raises(InvalidKeys):
+        read_keys(file)
+    file.unlink()
+    file.symlink_to(file.name)
+    with pytest.raises(InvalidKeys):
+        add(file, "ops")
+
+
 @pytest.mark.parametrize("scope", get_args(Scope))
 def test_key_may_do_what_its_scope_says(file: Path, scope: Scope) -> None:
     secret = add(file, scope=scope)

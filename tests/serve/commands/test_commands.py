@@ -93,6 +93,8 @@ START = ("rollout", "start", "default={rule: layer, layer: 1}", "--layers", 3)
         (("rollout", "promote"), 2, "--version"),
         (("rollout", "promote", "--version", "1"), 3, "rollout"),
         (("models", "load", "third"), 1, "--model-repository"),
+        (("models", "load", "../x"), 2, "../x"),
+        (("policy", "show", "--model", ".."), 2, ".."),
         (("models", "alias", "mood"), 2, "--remove"),
         (("models", "alias", "mood", "tiny", "--remove"), 2, "--remove"),
         (("models", "alias", "mood", ""), 1, "model: "),

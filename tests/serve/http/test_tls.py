@@ -111,6 +111,8 @@ def test_broken_renewal_changes_nothing(
         ({"cert": "text.pem"}, "no PEM files of a certificate, its key without a password"),
         ({"key": "locked.key"}, "no PEM files of a certificate, its key without a password"),
         ({"client_ca": "text.pem"}, "no PEM files"),
+        ({"cert": "pipe"}, "pipe is no regular file"),
+        ({"client_ca": "huge"}, "huge has"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused_in_one_line(
@@ -118,6 +120,9 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(
 ) -> None:
     shutil.copy(authority.sign("other").key, tmp_path / "other.key")
     (tmp_path / "text.pem").write_text("text")
+    os.mkfifo(tmp_path / "pipe")
+    with open(tmp_path / "huge", "wb") as huge:
+        huge.truncate(1 << 40)
     lock = f"openssl ec -aes128 -passout pass:x -in {files.key} -out {tmp_path}/locked.key"
     subprocess.run(lock.split(), check=True, capture_output=True)
     fields = {"cert": files.cert, "key": files.key, **{k: tmp_path / v for k, v in wrong.items()}}

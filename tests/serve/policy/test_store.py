@@ -204,6 +204,11 @@ def holding(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]
     return made
 
 
+def writable_by_all(path: Path) -> None:
+    path.touch()
+    path.chmod(0o666)
+
+
 def linked(path: Path) -> None:
     path.symlink_to(path.parent.parent / "elsewhere")
 
@@ -219,6 +224,8 @@ def linked(path: Path) -> None:
         (holding("lock", linked), InvalidRequest, "state"),
         (holding(DATABASE, os.mkfifo), Unavailable, DATABASE),
         (holding(DATABASE, linked), Unavailable, DATABASE),
+        (holding(f"{DATABASE}-journal", os.mkfifo), Unavailable, "journal is no regular file"),
+        (holding(DATABASE, writable_by_all), Unavailable, "every user"),
         (holding("m.policy.jsonl", os.mkfifo), Unavailable, "m.policy.jsonl"),
         (holding("models.json", os.mkfifo), Unavailable, "models.json"),
         (spoil("PRAGMA user_version = 99"), Unavailable, DATABASE),
