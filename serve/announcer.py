@@ -5,7 +5,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from serve.logs import LogFormat, fields, single_line
+from serve.logs import ESCAPED, LogFormat, fields, single_line
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Announcer:
             self._print(logging.WARNING, message, "", {})
 
     def _print(self, level: int, message: str, example: str, values: dict[str, Any]) -> None:
-        line = message + (f"; try\n  {example}" if example else "")
+        line = message.translate(ESCAPED) + (f"; try\n  {example}" if example else "")
         if self._log_format == "json":
             line = single_line("json", level, message, **values)
         with suppress(OSError):  # a full disk, or a reader that has gone, ends no server

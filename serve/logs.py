@@ -70,12 +70,13 @@ class TextFormatter(logging.Formatter):
     """Time, level, message and fields. Values are quoted, so that no client can forge a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [_time(record), record.levelname, record.getMessage().translate(_ESCAPED)]
+        parts = [_time(record), record.levelname, record.getMessage().translate(ESCAPED)]
         parts += [f"{name}={json.dumps(v, default=str)}" for name, v in fields_of(record).items()]
         line = " ".join(parts)
         if record.exc_info:
             # Indented, because the message of an exception may have what looks like a line.
-            line += "\n" + indent(self.formatException(record.exc_info), "  ", lambda _: True)
+            trace = self.formatException(record.exc_info).translate(_ESCAPED_IN_TRACES)
+            line += "\n" + indent(trace, "  ", lambda _: True)
         return line
 
 
@@ -109,9 +110,12 @@ class BurstFilter(logging.Filter):
 
 ACCESS_LOG, TRAIL = "serve.access_log", "serve.trail"
 _MAX_KINDS = 1000
-# Control characters, of terminals too, and what some programs take for the end of a line.
-_ESCAPED = {code: ascii(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
-_ESCAPED_IN_JSON = {code: f"\\u{code:04x}" for code in _ESCAPED if code > 127}
+# Control characters, of terminals too, what some programs take for the end of a line, and what
+# turns the order of others round.
+_UNSEEN = (*range(32), *range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+ESCAPED = {code: ascii(chr(code))[1:-1] for code in _UNSEEN}
+_ESCAPED_IN_TRACES = {code: text for code, text in ESCAPED.items() if code != ord("\n")}
+_ESCAPED_IN_JSON = {code: f"\\u{code:04x}" for code in ESCAPED if code > 127}
 
 
 class _Window:

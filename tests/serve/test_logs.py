@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from serve.announcer import Announcer
 from serve.log_output import Output, configure_logs
 from serve.logs import ACCESS_LOG, BURST, WINDOW_S, LogFormat, fields
 from serve.policy.difference import difference
@@ -14,7 +15,7 @@ from tests.support.patience import until
 LOGGER = logging.getLogger("serve.test")
 FORGED = "x\n2026-01-01T00:00:00 ERROR forged"
 # What terminals and other programs take for orders, or for the end of a line.
-CONTROLS = "a\x1b[2Jb\x9b2Jc\rd\x85e\u2028f"
+CONTROLS = "a\x1b[2Jb\x9b2Jc\rd\x85e\u2028f\u202eg\u2066h"
 
 
 @pytest.fixture(autouse=True)
@@ -76,14 +77,19 @@ def test_control_characters_of_a_client_reach_no_terminal(log_format: LogFormat)
     written = lines_of(log_format)
     LOGGER.info("request %s", CONTROLS, extra=fields(id=CONTROLS))
     try:
-        raise ValueError(FORGED)
+        raise ValueError(CONTROLS + FORGED)
     except ValueError:
         LOGGER.exception("failed")
     line, *failed = written.getvalue().splitlines()
-    assert line.isprintable()
+    assert all(each.isprintable() for each in (line, *failed))
     assert not any(line.startswith("2026-01-01") for line in failed)
     if log_format == "json":
         assert json.loads(line)["id"] == CONTROLS
+
+
+def test_what_is_announced_of_a_bundle_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    Announcer("text").say(f"labels {CONTROLS}")
+    assert capsys.readouterr().out.removesuffix("\n").isprintable()
 
 
 def test_exception_is_written_with_its_trace() -> None:
