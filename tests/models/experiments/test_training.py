@@ -4,7 +4,9 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,19 +20,46 @@ from tests.models.experiments.conftest import as_if_trained
 JOINT = Run("joint", "sst2", options=("--no-bf16",))
 
 
-def test_a_run_and_what_it_starts_from_are_trained_once(places: Context) -> None:
-    one = Run("one-exit", "sst2", options=("--exits", "3", "--no-bf16"))
+def stop_at(words: str, log: Path) -> Callable[[float], None]:
+    """Return what waits as `time.sleep` does, and sends Ctrl-C once a log has some words."""
+    look, signals = time.sleep, [signal.SIGINT]
+
+    def stop(seconds: float) -> None:
+        if signals and log.is_file() and words in log.read_text():
+            os.kill(os.getpid(), signals.pop())
+        look(seconds / 20)
+
+    return stop
+
+
+def test_a_run_that_failed_and_was_stopped_goes_on_and_all_are_trained_once(
+    places: Context,
+) -> None:
+    one = Run("one-exit", "sst2", options=("--exits", "3", "--epochs", "60", "--no-bf16"))
     frozen = Run("frozen", "sst2", options=("--recipe", "frozen", "--no-bf16"), start=one)
+    with pytest.raises(TrainingFailed, match=r"(?s)train` failed.*--exit-layers"):
+        ensure(replace(one, options=("--exit-layers", "9")), places)
+    assert not is_finished(one, places)
+
+    log = places.runs / f"{one}.log"
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Stopped, match="goes on"):
+        patched.setattr(training.time, "sleep", stop_at("step 5/300", log))  # its first evaluation
+        ensure(frozen, places)
+    before = Record.read(one, places)
+    assert before
+    assert not before.finished
+
     said: list[str] = []
     folder = ensure(frozen, places, said.append)
     assert ensure(frozen, places, said.append) == folder == places.runs / "sst2-minilm-frozen-seed1"
-    assert said == ["sst2-minilm-one-exit-seed1: begins", "sst2-minilm-frozen-seed1: begins"]
+    assert said == ["sst2-minilm-one-exit-seed1: goes on", "sst2-minilm-frozen-seed1: begins"]
+    after = Record.read(one, places)
+    assert after
+    assert after.finished
+    assert after.seconds[0] > before.seconds[0] > 0
+    assert after.seconds[1] > before.seconds[1] > 0
     assert json.loads((folder / "config.json").read_text())["offramp"]["exits"] == [1, 2, 3]
     assert is_finished(frozen, places)
-    record = Record.read(frozen, places)
-    assert record
-    assert record.seconds[0] > 0
-    assert record.seconds[1] > 0
     # Another model to start from makes another model.
     weights = places.folder(one) / WEIGHTS
     weights.write_bytes(weights.read_bytes() + b" ")
@@ -68,39 +97,3 @@ def test_missing_data_are_refused_with_the_path(places: Context) -> None:
     assert not is_finished(JOINT, places)
     with pytest.raises(TrainingFailed, match=r"sst2/dev\.tsv is not there"):
         ensure(JOINT, places)
-
-
-def test_a_failed_training_says_why_and_may_be_tried_again_with_other_options(
-    places: Context,
-) -> None:
-    with pytest.raises(TrainingFailed, match=r"(?s)train` failed.*--exits"):
-        ensure(replace(JOINT, options=("--exits", "9")), places)
-    assert not is_finished(JOINT, places)
-    ensure(JOINT, places)
-    assert is_finished(JOINT, places)
-
-
-def test_a_stopped_run_goes_on_and_its_times_add_up(places: Context) -> None:
-    run = Run("long", "sst2", options=("--epochs", "60", "--no-bf16"))
-    log = places.runs / f"{run}.log"
-
-    look, signals = time.sleep, [signal.SIGINT]
-
-    def stop(seconds: float) -> None:
-        if signals and log.is_file() and "step 5/300" in log.read_text():  # its first evaluation
-            os.kill(os.getpid(), signals.pop())
-        look(seconds)
-
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(Stopped, match="goes on"):
-        patched.setattr(training.time, "sleep", stop)
-        ensure(run, places)
-    before = Record.read(run, places)
-    assert before
-    assert not before.finished
-    said: list[str] = []
-    ensure(run, places, said.append)
-    assert said == [f"{run}: goes on"]
-    after = Record.read(run, places)
-    assert after
-    assert after.finished
-    assert after.seconds[0] > before.seconds[0] > 0

@@ -455,6 +455,11 @@ def test_line_of_a_refusal_names_what_was_asked_but_no_path_that_a_client_made_u
 
 def test_openapi_says_which_scope_a_route_needs(guarded: LiveServer) -> None:
     document = guarded.http.get("/openapi.json").json()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if "security" in operation:
+                assert guarded.http.request(method, path).status_code == 401, path
+                assert "401" in operation["responses"], path
     assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
     put = document["paths"]["/v1/models/{model}/policy"]["put"]
     assert put["security"] == [{"bearer": []}, {"apiKey": []}]

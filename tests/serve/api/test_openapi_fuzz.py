@@ -11,6 +11,7 @@ from tests.serve.support.openapi_fuzz import check_unharmed, fuzz, make_key
 SOME_PHASES = ("--phases", "examples,fuzzing")
 
 
+@pytest.mark.nightly
 def test_open_server_gives_documented_answers_only(
     start_server: StartServer, tmp_path: Path
 ) -> None:
@@ -20,7 +21,12 @@ def test_open_server_gives_documented_answers_only(
 
 
 @pytest.mark.parametrize(
-    ("scope", "options"), [("", SOME_PHASES), ("classify", SOME_PHASES), ("admin", ())]
+    ("scope", "options"),
+    [
+        pytest.param("", SOME_PHASES, marks=pytest.mark.nightly),
+        ("classify", SOME_PHASES),
+        ("admin", ()),
+    ],
 )
 def test_server_with_keys_gives_documented_answers_only(
     start_server: StartServer, tmp_path: Path, scope: str, options: tuple[str, ...]
