@@ -64,10 +64,12 @@ class Document:
         """Take the routes with their dialects; those without a tag are left out."""
         self._routes = [(dialect, route) for dialect, route in routes if route.tag]
         self._written = lru_cache(maxsize=4)(self._write)  # by the prefix of a proxy
+        self._writing = asyncio.Lock()  # all who ask meanwhile wait for the same
         self.route = Route("GET", "/openapi.json", self._show, None)
 
     async def _show(self, context: AppContext, request: Request) -> Response:
-        return Response(await asyncio.to_thread(self._written, request.root_path.rstrip("/")))
+        async with self._writing:
+            return Response(await asyncio.to_thread(self._written, request.root_path.rstrip("/")))
 
     def _write(self, root_path: str) -> bytes:
         servers = {"servers": [{"url": root_path}]} if root_path else {}

@@ -1,11 +1,14 @@
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from serve.api import openapi
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.assembly import assemble
@@ -163,3 +166,16 @@ def test_examples_of_the_documentation_work(start_server: StartServer) -> None:
     [error] = schemas["ErrorBody"]["examples"]
     rule = {"rule": "entropy", "threshold": -1}
     assert server.classify("w1", exit=rule).json() == error
+
+
+def test_document_is_made_once_for_all_who_ask_at_once(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(
+        openapi, "make_document", lambda routes: made.append(Event().wait(0.2)) or {}
+    )
+    server = start_server()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(server.http.get, ["/openapi.json"] * 4))
+    assert ({each.status_code for each in found}, len(made)) == ({200}, 1)
