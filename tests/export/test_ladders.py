@@ -1,12 +1,15 @@
 """Certified rules that a model folder carries into its bundles."""
 
 import shutil
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from export import bundle as bundles
+from export.chain.segments import build_segment
 from export.errors import ExportFailed
 from models.quality.recorded import Recorded
 from models.quality.stored import store, store_in_model
@@ -15,7 +18,7 @@ from serve.policy.ladder import Certificate, Data, Ladder, Rung
 from serve.rules import EntropyRule, NeverRule
 from serve.rules.traits import Traits
 from tests.export.conftest import MakeFolder
-from tests.support.tiny import LABELS
+from tests.support.tiny import LABELS, tiny_model
 
 
 def ladder(precision: str, weights: str, exits: tuple[int, ...] = (1, 2, 3, 4)) -> Ladder:
@@ -48,6 +51,15 @@ def ladder(precision: str, weights: str, exits: tuple[int, ...] = (1, 2, 3, 4)) 
 def weights_of(bundle: Bundle) -> dict[str, str]:
     variants = bundle.manifest.variants
     return {p: bundle.manifest.files[variant.weights] for p, variant in variants.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _traced_once() -> Iterator[None]:
+    """Trace each segment once, as all tests here export one model; `bundle` is not made so."""
+    with pytest.MonkeyPatch.context() as patch:
+        traced = cache(lambda span: build_segment(tiny_model(), span))
+        patch.setattr(bundles, "build_segment", lambda _, span: traced(span))
+        yield
 
 
 @pytest.fixture
