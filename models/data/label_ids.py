@@ -13,6 +13,10 @@ from models.errors import UnusableData
 from serve.rules.traits import listed
 
 LABELS_FILE = "labels.json"
+# Dashes and quotes as editors and spreadsheets write them, and what keyboards write.
+_TYPED = str.maketrans(
+    "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2018\u2019\u201c\u201d", "-------''\"\""
+)
 # What data files write for want of a label, and who does.
 NO_LABELS = {
     "-1": "as in GLUE's test files of the datasets library",
@@ -117,7 +121,7 @@ def label_order(theirs: Sequence[str], labels: Sequence[str]) -> list[int] | Non
     """
     for own, others in (
         (list(labels), list(theirs)),
-        ([name.casefold() for name in labels], [name.casefold() for name in theirs]),
+        ([*map(folded, labels)], [*map(folded, theirs)]),
     ):
         if sorted(own) == sorted(others) and len(set(own)) == len(own):
             return [others.index(name) for name in own]
@@ -153,7 +157,7 @@ def match_names(path: Path, names: Sequence[str], labels: Sequence[str]) -> tupl
         )
     own, model = list(names), list(labels)
     if set(own) != set(model):
-        own, model = [name.casefold() for name in own], [name.casefold() for name in model]
+        own, model = [*map(folded, own)], [*map(folded, model)]
     if set(own) == set(model) and len(set(model)) == len(model):
         return [model.index(name) for name in own], ""
     moved = [name for name in own if name in model and own.index(name) != model.index(name)]
@@ -179,9 +183,10 @@ def folded(label: str) -> str:
     """Return what stays of a label without case, blanks and forms of the same characters.
 
     `Not spam`, `not_spam` and `not  spam` mean the same, and so do an accent as a character of its
-    own and one inside its letter.
+    own and one inside its letter, and the dashes and quotes of editors and of keyboards.
     """
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", label).casefold())
+    text = text.translate(_TYPED)
     text = "".join(each for each in text if unicodedata.category(each) != "Cf").strip()
     number = as_number(text)
     if number is not None:

@@ -19,7 +19,7 @@ from models.data.columns import (
 )
 from models.data.notes import note
 from models.data.records import Record, is_plain, read_records
-from models.data.unread import Unread, columns_of_marks, joined
+from models.data.unread import Unread, columns_of_marks, joined, unnested
 from models.errors import UnusableData
 from serve.rules.traits import Task
 
@@ -133,8 +133,12 @@ class _RowReader:
                 self._choices[names] = choose(names, self._columns, self._task)
             except UnknownColumns as error:
                 marks = columns_of_marks(record.values) if self._columns.label is None else []
-                several = f". {joined(self._path, marks)}" if self._task and marks[1:] else ""
-                raise record.unusable_header(f"{error}{several}") from None
+                command = unnested(self._path, names)
+                if self._task and marks[1:]:
+                    command = command or joined(self._path, marks)
+                raise record.unusable_header(
+                    ". ".join(filter(None, [str(error), command]))
+                ) from None
         return self._choices[names]
 
     def _watch(self, record: Record, choice: Choice) -> None:

@@ -9,14 +9,18 @@ from models.errors import UnusableData
 from serve.rules.traits import listed
 
 # How exports of annotation tools say what became of a row.
-_ACCEPTED: Final = {"accept", "accepted", "submitted"}
+_ACCEPTED: Final = {"accept", "accepted", "submitted", "confirmed", "approved"}
 _REFUSED: Final = {
     *("reject", "rejected", "ignore", "ignored", "skip", "skipped", "discard", "discarded"),
-    *("draft", "pending", "cancelled", "canceled", "flagged"),
+    *("draft", "pending", "cancelled", "canceled", "flagged", "unconfirmed", "unapproved"),
 }
 _NOTHING: Final = {"", "none", "nan"}
-# Such a column says of each row whether it was cancelled: Label Studio's.
-_WAS_CANCELLED, _TRUE = "was_cancelled", {"true", "1"}
+# Columns that say of each row whether it was accepted, and what they hold if it was not.
+_YES, _NO = {"true", "1"}, {"false", "0"}
+_FLAGS: Final = {
+    "was_cancelled": _YES,
+    **dict.fromkeys(("is_confirmed", "confirmed", "is_approved", "approved"), _NO),
+}
 _MARKS: Final = {"0", "1", "0.0", "1.0", "true", "false"}
 # Of a column with more distinct values no more are kept.
 _MOST_VALUES = 16
@@ -70,6 +74,41 @@ def columns_of_marks(values: Mapping[str, object]) -> list[str]:
     return [name for name, value in values.items() if str(value).strip().lower() in _MARKS]
 
 
+# The records of annotation tools that nest texts or labels: two of their keys, the tool, and what
+# makes a text with its label of the rows.
+_NESTED: Final = {
+    ("fields", "responses"): (
+        "Argilla",
+        "r['fields'] | {'label': a['value']}",
+        "for a in next(iter(r['responses'].values()), [])[:1]",
+    ),
+    ("accept", "options"): (
+        "Prodigy",
+        "{'text': r['text'], 'label': r['accept']}",
+        "if r['answer'] == 'accept'",
+    ),
+    ("annotations", "data"): (
+        "Label Studio",
+        "r['data'] | {'label': v['value']['choices']}",
+        "for a in r['annotations'][:1] if not a.get('was_cancelled') "
+        "for v in a['result'] if 'choices' in v['value']",
+    ),
+}
+
+
+def unnested(path: Path, names: Iterable[str]) -> str:
+    """Return how the records of an annotation tool become texts with labels; empty for others."""
+    for keys, (tool, made, of_rows) in _NESTED.items():
+        if {*keys} <= {*names}:
+            return (
+                f"This is what {tool} exports; write a text with its label per line: "
+                f'python -c "import json; [print(json.dumps({made})) '
+                f"for r in map(json.loads, open('{path}', encoding='utf-8-sig')) {of_rows}]\" "
+                f"> {path.with_suffix('')}-labels.jsonl"
+            )
+    return ""
+
+
 def joined(path: Path, marks: list[str]) -> str:
     """Return how columns of 0 and 1 become one column of labels."""
     rows = f"open('{path}', encoding='utf-8-sig')"
@@ -94,6 +133,6 @@ def _keep(values: set[str], value: object) -> None:
 
 
 def _refuses(name: str, values: set[str]) -> bool:
-    if name.strip().lower() == _WAS_CANCELLED:
-        return not values.isdisjoint(_TRUE)
+    if (of_refused := _FLAGS.get(name.strip().lower())) and values <= _YES | _NO | _NOTHING:
+        return not values.isdisjoint(of_refused)
     return not values.isdisjoint(_REFUSED) and values <= _ACCEPTED | _REFUSED | _NOTHING

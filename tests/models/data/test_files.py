@@ -202,6 +202,8 @@ EXPORTS = {
         ("Prodigy", None, "accept", "ignore"),
         ("Argilla", "text,label,Status", "submitted", "discarded"),
         ("Label Studio", "text\tlabel\twas_cancelled", "False", "True"),
+        ("Label Studio", "text\tlabel\tis_confirmed", "True", "False"),
+        ("Argilla", "text,label,verdict", "confirmed", "rejected"),
         ("tags", None, "accept", "reject"),
     ],
 )
@@ -261,6 +263,35 @@ def test_the_command_that_joins_columns_of_0_and_1_writes_labels(
 
 
 @pytest.mark.parametrize(
+    "records",
+    [
+        [
+            {"fields": {"text": "a"}, "responses": {"kind": [{"value": "x", "user_id": 1}]}},
+            {"fields": {"text": "b"}, "responses": {}},
+        ],
+        [
+            {"text": "a", "options": [{"id": "x"}], "accept": ["x"], "answer": "accept"},
+            {"text": "b", "options": [{"id": "x"}], "accept": ["x"], "answer": "reject"},
+        ],
+        [
+            {"data": {"text": "a"}, "annotations": [{"result": [{"value": {"choices": ["x"]}}]}]},
+            {"data": {"text": "b"}, "annotations": [{"was_cancelled": True, "result": []}]},
+        ],
+    ],
+)
+def test_the_command_that_unnests_an_export_writes_its_labels(
+    write_data: Write, records: list[dict[str, Any]]
+) -> None:
+    path = write_data("d.jsonl", [*map(json.dumps, records)])
+    with pytest.raises(UnusableData) as caught:
+        read_dataset(path, "single_label")
+    command = str(caught.value).partition("per line: ")[2]
+    subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)
+    found = read_dataset(path.with_name("d-labels.jsonl"), "single_label", ["x", "y"])
+    assert [(each.text_a, each.label) for each in found.examples] == [("a", 0)]
+
+
+@pytest.mark.parametrize(
     ("one", "other"),
     [
         ("Positive", "positive"),
@@ -268,6 +299,9 @@ def test_the_command_that_joins_columns_of_0_and_1_writes_labels(
         ("not spam", "not  spam"),
         ("not spam", "not_spam"),
         ("not-spam", "not spam"),
+        ("not-spam", "not\u2013spam"),
+        ("-3", "\u22123"),
+        ("don't", "don\u2019t"),
         ("stra\u00dfe", "STRASSE"),
         ("spam", "sp\u200bam"),
         ("\uff21", "a"),

@@ -196,6 +196,7 @@ def test_a_reference_of_another_task_or_with_other_labels_is_refused(
 
 def test_labels_are_matched_by_name_and_names_that_say_nothing_by_place() -> None:
     assert label_order(["b", "A", "c"], ["a", "B", "c"]) == [1, 0, 2]
+    assert label_order(["a b", "d\u2019e"], ["d'e", "a_b"]) == [1, 0]
     assert label_order(["LABEL_0", "LABEL_1"], ["no", "yes"]) == [0, 1]
     assert label_order(["yes", "no"], ["0", "1"]) == [0, 1]
     assert label_order(["a", "A"], ["A", "a"]) == [1, 0]
