@@ -10,9 +10,10 @@ from typing import Any
 from models.data.examples import TASKS
 from models.data.notes import note
 from models.errors import UnusableData
+from serve.bounded_file import read_file
 from serve.rules.traits import listed
 
-LABELS_FILE = "labels.json"
+LABELS_FILE, _MOST_BYTES = "labels.json", 4 << 20
 # Dashes and quotes as editors and spreadsheets write them, and what keyboards write.
 _TYPED = str.maketrans(
     "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2018\u2019\u201c\u201d", "-------''\"\""
@@ -45,7 +46,7 @@ def labels_file(path: Path) -> dict[str, Any]:
     if not beside.is_file():
         return {}
     try:
-        content = json.loads(beside.read_text("utf-8-sig"))
+        content = json.loads(read_file(beside, _MOST_BYTES).decode("utf-8-sig"))
     except ValueError:
         content = None
     names = content.get("labels") if isinstance(content, dict) else None

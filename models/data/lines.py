@@ -6,6 +6,9 @@ from pathlib import Path
 
 from models.errors import UnusableData
 
+# Of a longer line no more is read: a file without line feeds may be larger than the memory.
+_MOST_BYTES = 64 << 20
+
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line numbers, counted from 1, and lines with their ends.
@@ -13,13 +16,19 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Only a line feed ends a line: other line separators may be part of a text.
 
     Raises:
-        UnusableData: a missing file, or a line that is not UTF-8 text.
+        UnusableData: a missing file, or a line that is not UTF-8 text or has more than 64 MiB.
     """
     if not path.is_file():
         what = "no file of lines" if path.exists() else "no such file"
         raise UnusableData(f"{path}: {what}")
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
+        lines = iter(lambda: file.readline(_MOST_BYTES + 1), b"")
+        for number, raw in enumerate(lines, start=1):
+            if len(raw) > _MOST_BYTES:
+                raise UnusableData(
+                    f"{path} line {number}: more than {_MOST_BYTES >> 20} MiB; of a JSON array, "
+                    "jq -c '.[]' makes a line for each object"
+                )
             yield number, _decoded(path, number, raw)
 
 

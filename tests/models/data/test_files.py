@@ -1,6 +1,7 @@
 """Data files in any form: what they give, and what is refused with file and line."""
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -324,6 +325,13 @@ def test_labels_that_mean_the_same_are_refused(write_data: Write, one: str, othe
     # Two labels are two where all are named.
     write_data("labels.json", [json.dumps({"labels": [one, other, "x"]})])
     assert len(read_dataset(path, "single_label").labels) == 3
+
+
+def test_of_a_line_without_an_end_no_more_is_read_than_fits(write_data: Write) -> None:
+    path = write_data("d.csv", ["text,label"])
+    os.truncate(path, 80 << 20)
+    with pytest.raises(UnusableData, match="line 2: more than"):
+        read_dataset(path, "single_label")
 
 
 BAD = "single_label"
