@@ -63,7 +63,9 @@ def _tried(recorded: Recorded, rules: Sequence[str]) -> Tried:
 
 
 def _best(tuning: Tried, rule: str, share: float) -> str:
-    own = [name for name in tuning.points if name == rule or name.startswith(f"{rule} ")]
+    if rule in tuning.points:
+        return rule
+    own = [name for name in tuning.points if name.startswith(f"{rule} ")]
     return max(own, key=lambda name: np.nan_to_num(_at(tuning, name, share), nan=-np.inf))
 
 

@@ -146,8 +146,11 @@ def test_tuned_patience_is_at_least_a_fixed_layer_where_the_texts_tune_it() -> N
 
 
 def test_taggers_leave_by_the_entropy_of_their_tokens() -> None:
-    found = at_depths(noisy("token", num_rows=40), list(ENTITIES))
+    recorded = noisy("token", num_rows=40)
+    found = at_depths(recorded, list(ENTITIES))
     assert set(found) == set(ENTITIES)
+    # A rule whose name begins another's is not taken for it.
+    assert (found[ENTROPY] == at_depths(recorded, [ENTROPY])[ENTROPY]).all()
     assert all(len(each) == len(SHARES) for each in found.values())
     assert np.isfinite(found[ENTROPY]).all()
 
