@@ -4,6 +4,7 @@ from typing import Literal
 
 from serve.bundle.manifest import Manifest
 from serve.policy.document import Policy
+from serve.policy.ladder import Ladder
 from serve.policy.profile import ProfileEntry
 from serve.policy.target import Target, TargetChoice
 from serve.rules import NeverRule
@@ -20,7 +21,8 @@ def _profiles(of: Literal["reference"] | None = None) -> dict[str, ProfileEntry]
     return {"exact": NeverRule(), **targets}
 
 
-# Each precision resolves a target to a rule of its own; without certificates, to never.
+# Each precision resolves a target to a rule of its own; without certificates, to never, which
+# differs from full depth in no text.
 PROFILES = _profiles()
 # Of a bundle that is certified from another classifier.
 FROM_REFERENCE = _profiles("reference")
@@ -67,3 +69,36 @@ def with_profiles(manifest: Manifest, from_reference: bool) -> tuple[Policy, lis
         notes.append(f"the policy's default, which never left early, is now {BALANCED}")
     own = {"default": default, "profiles": old.profiles | missing | turned}
     return old.model_copy(update=own), notes
+
+
+def backed(policy: Policy, ladder: Ladder) -> tuple[Policy, list[str]]:
+    """Let profiles promise from full depth where a ladder keeps nothing from the reference.
+
+    A served policy with such a profile would be refused: even the whole model may differ from the
+    reference by more. Returned with the policy is one sentence for each profile.
+    """
+    kept = dict(policy.profiles)
+    for name, choice in FROM_REFERENCE.items():
+        if (
+            isinstance(choice, TargetChoice)
+            and kept.get(name) == choice
+            and not _keeps(ladder, choice.target)
+        ):
+            kept[name] = PROFILES[name]
+    notes = [
+        f"profile {name} promises from full depth: no rule of {ladder.precision} is certified to "
+        "differ from the reference that seldom; certify with more texts"
+        for name in kept
+        if kept[name] != policy.profiles[name]
+    ]
+    return policy.model_copy(update={"profiles": kept}), notes
+
+
+def _keeps(ladder: Ladder, target: Target) -> bool:
+    return any(
+        all(
+            any(own.loss == loss and own.epsilon <= most for own in rung.certificates)
+            for loss, most in target.losses.items()
+        )
+        for rung in ladder.rungs
+    )

@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from export.adopt.texts import Parts, split, write_answers, write_texts
+from export.adopt.texts import Parts, read, split, write_answers, write_texts
 from export.bundle import plan, write
 from export.bundle_folder import BUNDLE
 from export.errors import ExportFailed
 from models.checkpoints import LoadedCheckpoint, load
 from models.data.columns import KNOWN, Columns
-from models.data.unlabelled import read_unlabelled
 from models.errors import TrainingFailed
 from models.model_folder import as_file
 from models.progress import progress
@@ -96,9 +95,10 @@ def steps(job: Adoption, console: Console) -> list[Step]:
             f"{job.classifier} is a bundle already: `offramp calibrate` certifies its exits"
         )
     check_replaceable(job.out, BUNDLE)
-    with console.status("reading the classifier and the texts"):
+    with console.status("reading the texts"):
+        texts = read(job.texts, job.columns)
+    with console.status("reading the classifier, and the texts as its tokens"):
         loaded = load(job.classifier)
-        texts = [text for path in job.texts for text in read_unlabelled(path, job.columns)]
         tokens = TorchSource(loaded.model, loaded.tokenizer, _trained_tokens(loaded)).read(texts)
         parts = split(texts, token_hashes(tokens))
         _check_unchanged(job)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from models.data.alignment import IGNORED
-from models.data.unlabelled import without_label
+from models.data.columns import Columns
+from models.data.unlabelled import read_unlabelled, without_label
 from models.errors import UnusableData
 from models.quality.recorded import Recorded, inputs, recorded
 from models.quality.source import Source
@@ -40,22 +41,33 @@ class Parts(NamedTuple):
     calibrating: list[Text]
 
 
-def split(texts: Sequence[Text], hashes: Sequence[int]) -> Parts:
-    """Split texts by their hash, so that another run makes the same parts.
-
-    Args:
-        texts: a draw of traffic; those that come often calibrate as often as they come.
-        hashes: of each text's tokens, by which texts are the same to the model.
+def read(paths: Sequence[Path], columns: Columns) -> list[Text]:
+    """Read texts of traffic from all files.
 
     Raises:
-        UnusableData: fewer than `LEAST` texts, or too few that do not calibrate.
+        UnusableData: a file cannot be read, or they are fewer than `LEAST`.
     """
+    texts = [text for path in paths for text in read_unlabelled(path, columns)]
     if len(texts) < LEAST:
         raise UnusableData(
             f"--texts: {len(texts)} texts are too few: {LEAST} are the least "
             f"({LEAST_CALIBRATING} certify, {LEAST_MEASURING} measure, the others teach), and "
             "5,000 allow much faster rules"
         )
+    return texts
+
+
+def split(texts: Sequence[Text], hashes: Sequence[int]) -> Parts:
+    """Split texts by their hash, so that another run makes the same parts.
+
+    Args:
+        texts: a draw of traffic, at least `LEAST`; those that come often calibrate as often as
+            they come.
+        hashes: of each text's tokens, by which texts are the same to the model.
+
+    Raises:
+        UnusableData: too few do not calibrate.
+    """
     often, rows = Counter[int](), []
     for text, tokens in zip(texts, hashes, strict=True):
         rows.append((_digest(text, often[tokens]), text, tokens))

@@ -13,7 +13,7 @@ from models.data.columns import KNOWN, Columns
 from models.errors import TrainingFailed, UnusableData
 from models.model_files import CONFIG
 from models.model_folder import read_calibration
-from models.profiles import with_profiles
+from models.profiles import backed, with_profiles
 from models.progress import progress
 from models.quality.certify import Certified, certify, rungs
 from models.quality.data import LabelledText, TextFile, distinct, read_file, split, texts_in
@@ -133,6 +133,9 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[Calibrated]:
     manifest = whole.manifest.model_copy(update={"policy": policy})
     for placement in placements:
         found = certify_variant(BundleSource(bundle, placement), sample, job, console)
+        policy, unbacked = backed(manifest.policy, found.ladder)
+        manifest = manifest.model_copy(update={"policy": policy})
+        notes += unbacked
         whole = store(whole, manifest, found.ladder, found.certifying)
         manifest = whole.manifest
         now = whole.presenting(bundle.manifest.exit_layers).ladder(placement.precision)

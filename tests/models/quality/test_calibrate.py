@@ -41,6 +41,7 @@ from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text
 from tests.models.quality.conftest import MakeBundle, MakeData
 from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.live_server import serving_bundles
 from tests.serve.support.task_bundles import LABELS
 
 
@@ -100,14 +101,27 @@ def test_the_bundle_gets_the_profiles_it_lacks_and_a_card(
     assert "(delta 0.05, n " not in again
 
 
-def test_profiles_promise_from_what_certified_them(
-    make_bundle: MakeBundle, make_data: MakeData
+@pytest.mark.parametrize(
+    ("num_texts", "agrees", "turned"),
+    [(1000, True, ("balanced", "fast")), (400, True, ("fast",)), (400, False, ())],
+)
+def test_profiles_promise_from_the_reference_what_is_certified_and_are_served(
+    make_bundle: MakeBundle,
+    make_data: MakeData,
+    num_texts: int,
+    agrees: bool,
+    turned: Sequence[str],
 ) -> None:
-    folder, data = make_bundle(), make_data()  # labels that a classifier may have given
-    for reference, profiles in ((data, FROM_REFERENCE), (None, PROFILES)):
-        run(folder, data, reference=reference)
+    folder, data = make_bundle(), make_data(num_texts=num_texts)  # with labels drawn at random
+    same = shutil.copytree(folder, folder.with_name("reference"))
+    for reference in (same if agrees else data, None):
+        _, said = run(folder, data, reference=reference)
         policy = load_bundle(folder).manifest.policy
-        assert (policy.default, policy.profiles) == ("balanced", profiles)
+        own = {name: FROM_REFERENCE[name] for name in turned if reference}
+        assert (policy.default, policy.profiles) == ("balanced", PROFILES | own)
+        assert ("certify with more texts" in said) == (reference is not None and len(own) < 2)
+        with serving_bundles(folder) as server:
+            assert server.answer("w1")
 
 
 def with_card(folder: Path) -> Path:
