@@ -32,6 +32,7 @@ BODIES = {
     "/v1/classify": {"inputs": "w1"},
     "/": {"inputs": "w1"},
     "/predict": {"inputs": "w1"},
+    "/invocations": {"inputs": "w1", "parameters": {}},
     "/tokenize": {"inputs": "w1"},
     "/classify": {"input": "w1"},
     "/v1/models/{model}:predict": {"instances": ["w1"]},

@@ -226,7 +226,7 @@ def test_of_clients_that_patch_and_roll_back_a_version_at_once_one_succeeds(
     for version in range(1, 6):
 
         def change(client: int, version: int = version) -> int:
-            patch = {"limits": {"min_layer": 1 + version % 2}, "default": {"rule": "never"}}
+            patch = {"default": {"rule": "entropy", "threshold": version / 10}}
             patched = ("PATCH", PATH, {"patch": patch, "version": version})
             rolled = ("POST", ROLLBACK, {"to": 1, "version": version})
             method, path, body = rolled if client % 2 else patched
