@@ -33,65 +33,67 @@ def profiles_policy() -> Policy:
     return Policy(default=BALANCED, profiles=PROFILES)
 
 
-def with_profiles(manifest: Manifest, from_reference: bool) -> tuple[Policy, list[str]]:
+def with_profiles(manifest: Manifest, from_reference: bool) -> Policy:
     """Add the profiles that a bundle's policy lacks; leave an operator's own as they are.
 
     Those of an earlier calibration promise from the reference, or from full depth, as this one
-    certifies. Returned with the policy is what was done, one sentence each.
+    certifies.
 
     The default becomes `balanced` where the bundle had no policy: never to leave early, and no
     profile but the rule that its checkpoint states.
     """
-    old = manifest.policy
-    profiles, others = PROFILES, FROM_REFERENCE
+    old, stated = manifest.policy, manifest.trained_for.rule
+    own, others = PROFILES, FROM_REFERENCE
     if from_reference:
-        profiles, others = others, profiles
-    missing = {name: choice for name, choice in profiles.items() if name not in old.profiles}
-    turned = {
-        name: choice
-        for name, choice in profiles.items()
-        if choice != others[name] and old.profiles.get(name) == others[name]
-    }
-    notes = [
-        f"profile {name} stays a rule of its own, which no certificate backs"
-        for name, choice in profiles.items()
-        if isinstance(choice, TargetChoice)
-        and not isinstance(old.profiles.get(name, choice), TargetChoice)
-    ]
-    if missing:
-        notes.append(f"profiles added to the policy: {', '.join(missing)}")
-    if turned:
-        source = "the reference" if from_reference else "full depth"
-        notes.append(f"profiles that now promise from {source}: {', '.join(turned)}")
-    default, stated = old.default, manifest.trained_for.rule
-    if default == NeverRule() and all(rule == stated for rule in old.profiles.values()):
-        default = BALANCED
-        notes.append(f"the policy's default, which never left early, is now {BALANCED}")
-    own = {"default": default, "profiles": old.profiles | missing | turned}
-    return old.model_copy(update=own), notes
+        own, others = others, own
+    added = {name: own[name] for name in own if old.profiles.get(name) in (None, others[name])}
+    no_policy = old.default == NeverRule() and all(r == stated for r in old.profiles.values())
+    default = BALANCED if no_policy else old.default
+    return old.model_copy(update={"default": default, "profiles": old.profiles | added})
 
 
-def backed(policy: Policy, ladder: Ladder) -> tuple[Policy, list[str]]:
+def backed(policy: Policy, ladder: Ladder) -> Policy:
     """Let profiles promise from full depth where a ladder keeps nothing from the reference.
 
-    A served policy with such a profile would be refused: even the whole model may differ from the
-    reference by more. Returned with the policy is one sentence for each profile.
+    A server would refuse such a profile: even the whole model may differ from the reference by
+    more.
     """
-    kept = dict(policy.profiles)
-    for name, choice in FROM_REFERENCE.items():
-        if (
-            isinstance(choice, TargetChoice)
-            and kept.get(name) == choice
-            and not _keeps(ladder, choice.target)
-        ):
-            kept[name] = PROFILES[name]
+    unbacked = {
+        name: PROFILES[name]
+        for name, choice in FROM_REFERENCE.items()
+        if isinstance(choice, TargetChoice)
+        and policy.profiles.get(name) == choice
+        and not _keeps(ladder, choice.target)
+    }
+    return policy.model_copy(update={"profiles": policy.profiles | unbacked})
+
+
+def changed(old: Policy, new: Policy, from_reference: bool) -> list[str]:
+    """Return what a calibration has done to a policy and its profiles, one sentence each."""
+    targets = [name for name, choice in PROFILES.items() if isinstance(choice, TargetChoice)]
     notes = [
-        f"profile {name} promises from full depth: no rule of {ladder.precision} is certified to "
-        "differ from the reference that seldom; certify with more texts"
-        for name in kept
-        if kept[name] != policy.profiles[name]
+        f"profile {name} stays a rule of its own, which no certificate backs"
+        for name in targets
+        if not isinstance(new.profiles[name], TargetChoice)
     ]
-    return policy.model_copy(update={"profiles": kept}), notes
+    if added := [name for name in PROFILES if name not in old.profiles]:
+        notes.append(f"profiles added to the policy: {', '.join(added)}")
+    for source, kind in (("the reference", FROM_REFERENCE), ("full depth", PROFILES)):
+        turned = [
+            name
+            for name in targets
+            if name in old.profiles and old.profiles[name] != new.profiles[name] == kind[name]
+        ]
+        if turned:
+            notes.append(f"profiles that now promise from {source}: {', '.join(turned)}")
+    if unbacked := [n for n in targets if from_reference and new.profiles[n] == PROFILES[n]]:
+        notes.append(
+            f"profiles that promise from full depth, as the reference is not certified to be so "
+            f"near: {', '.join(unbacked)}; certify with more texts"
+        )
+    if old.default != new.default:
+        notes.append(f"the policy's default, which never left early, is now {new.default}")
+    return notes
 
 
 def _keeps(ladder: Ladder, target: Target) -> bool:

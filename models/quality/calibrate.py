@@ -13,7 +13,7 @@ from models.data.columns import KNOWN, Columns
 from models.errors import TrainingFailed, UnusableData
 from models.model_files import CONFIG
 from models.model_folder import read_calibration
-from models.profiles import backed, with_profiles
+from models.profiles import backed, changed, with_profiles
 from models.progress import progress
 from models.quality.certify import Certified, certify, rungs
 from models.quality.data import LabelledText, TextFile, distinct, read_file, split, texts_in
@@ -129,13 +129,13 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[Calibrated]:
         certifying = [each.text for each in sample.texts[sample.num_tuning :]]
         with console.status(f"asking {reference.reference.name}"):
             sample = sample._replace(reference=reference.ask(certifying))
-    policy, notes = with_profiles(whole.manifest, from_reference=job.reference is not None)
-    manifest = whole.manifest.model_copy(update={"policy": policy})
+    before, notes = whole.manifest.policy, list[str]()
+    policy = with_profiles(whole.manifest, from_reference=job.reference is not None)
+    manifest = whole.manifest
     for placement in placements:
         found = certify_variant(BundleSource(bundle, placement), sample, job, console)
-        policy, unbacked = backed(manifest.policy, found.ladder)
+        policy = backed(policy, found.ladder)
         manifest = manifest.model_copy(update={"policy": policy})
-        notes += unbacked
         whole = store(whole, manifest, found.ladder, found.certifying)
         manifest = whole.manifest
         now = whole.presenting(bundle.manifest.exit_layers).ladder(placement.precision)
@@ -143,7 +143,7 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[Calibrated]:
         if job.model:
             store_in_model(job.model, found.ladder, found.certifying)
         yield found
-    for note in notes:
+    for note in changed(before, policy, job.reference is not None) + notes:
         _note(console, note)
 
 
