@@ -29,7 +29,7 @@ from models.quality.trained import check_unseen
 from serve.bundle.loader import Bundle, load_bundle
 from serve.classifier.score_map import ScoreMap
 from serve.policy.flag import check_flag, problem_of_flag
-from serve.policy.ladder import Data, Ladder, Repeats
+from serve.policy.ladder import Data, Decisions, Ladder, Repeats
 from serve.runtime.placement import Placement, place
 
 
@@ -99,12 +99,14 @@ class Calibrated(NamedTuple):
         certifying: the texts that certify.
         once: what was found where each text that certifies counts once; None if none of them has
             the tokens of another, or they count once anyhow.
+        decisions_once: the same of the flag's decisions.
     """
 
     ladder: Ladder
     certified: Certified
     certifying: Recorded
     once: Certified | None = None
+    decisions_once: Decisions | None = None
 
 
 def calibrate(job: CalibrationJob, console: Console) -> Iterator[Calibrated]:
@@ -165,7 +167,7 @@ def certify_variant(
     shown = ScoreMap(scores) if scores else None
     losses = losses_of(certifying, scale, shown, sample.reference)
     tried = Tried.of(path, certifying, losses)
-    certified, once = certify(tried, job.delta, job.repeats), None
+    certified, once, decisions_once = certify(tried, job.delta, job.repeats), None, None
     if job.repeats == "count" and len(firsts := sample.firsts) < sample.num_certifying:
         once = certify(tried.of_texts(firsts), job.delta, "once")
     decisions = []
@@ -173,6 +175,9 @@ def certify_variant(
         traits = replace(tuning.traits, score_temperatures=scores)
         tunes, certifies = replace(tuning, traits=traits), replace(certifying, traits=traits)
         decisions.append(certify_flag(tunes, certifies, job.flag, job.delta, job.repeats))
+        if once:
+            certifies = certifies.of(sample.firsts)
+            decisions_once = certify_flag(tunes, certifies, job.flag, job.delta, "once")
     manifest, precision = source.bundle.manifest, source.placement.precision
     ladder = Ladder(
         precision=precision,
@@ -190,7 +195,7 @@ def certify_variant(
         reference=sample.reference.reference if sample.reference else None,
         decisions=tuple(decisions),
     )
-    return Calibrated(ladder, certified, certifying, once)
+    return Calibrated(ladder, certified, certifying, once, decisions_once)
 
 
 def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sample:

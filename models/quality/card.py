@@ -227,7 +227,8 @@ def _ladder(ladder: Ladder) -> list[str]:
 
 
 def _repeats(ladder: Ladder) -> str:
-    found = {each.repeats for rung in ladder.rungs for each in rung.certificates}
+    rungs = [*ladder.rungs, *(rung for own in ladder.decisions for rung in own.rungs)]
+    found = {each.repeats for rung in rungs for each in rung.certificates}
     return ", each as often as it came" if "count" in found else ", each once" if found else ""
 
 

@@ -33,8 +33,8 @@ _NO_FASTER = (
 _BUSY = "this machine is busy: they may be off by more than 10 %; ask again when it is idle"
 
 _LINES = (
-    "Texts are lines of calibrate's --data, of which a third chooses rules and the others certify; "
-    "beside a file for --tuning all certify"
+    "Of the texts that are given, two thirds certify of `calibrate` (all, beside --tuning), and "
+    "three in ten of `adopt`"
 )
 
 # What is worth gathering texts for: so many of the model's layers less, and at least and at most
@@ -187,10 +187,11 @@ def _sureness(
     if certificate is None:
         return "not certified"
     differs = certificate.loss in ("disagreement", "reference")
+    counted = "as often as it came" if certificate.repeats == "count" else "once"
     return (
         f"the bound fails to hold with probability {certificate.delta:g} at most; "
-        f"{certificate.n} texts certify it, of which {100 * certificate.observed:.2f} % "
-        + ("got another answer" if differs else "counted")
+        f"{certificate.n} texts certify it, each {counted}, of which "
+        f"{100 * certificate.observed:.2f} % " + ("got another answer" if differs else "counted")
     )
 
 

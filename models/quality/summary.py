@@ -149,12 +149,16 @@ def _texts(found: Calibrated) -> Iterator[str]:
         f"{found.certified.delta:g})"
     )
     if once := found.once:
-        loss = _asked(found)
+        loss, bound = _asked(found), "at most 1 %"
+        count, single = _layers(found.certified, loss), _layers(once, loss)
+        if found.decisions_once:
+            bound = "at most 1 % missed and 1 % false alarms"
+            both = (*ladder.decisions, found.decisions_once)
+            count, single = (f"{_flag_layers(ladder, each):.2f} layers" for each in both)
         yield (
             f"{found.certified.num_texts - once.num_texts} of those that certify repeat the tokens "
-            "of others, and each counts, as in a draw of traffic: at most 1 % takes "
-            f"{_layers(found.certified, loss)}. If each text counted once (--repeats once, for a "
-            f"collection), {_layers(once, loss)}"
+            f"of others, and each counts, as in a draw of traffic: {bound} takes {count}. If each "
+            f"text counted once (--repeats once, for a collection), {single}"
         )
 
 
@@ -169,6 +173,15 @@ def _layers(certified: Certified, loss: Loss) -> str:
     if end < 0:
         return "what no rule can"
     return f"{tried.mean_layers[end - 1] if end else tried.layers[-1]:.2f} layers"
+
+
+def _flag_layers(ladder: Ladder, decided: Decisions) -> float:
+    """Return the mean layers of the fastest rule that is certified for 1 % on both sides."""
+    return min(
+        ladder.mean_layers(rung)
+        for rung in decided.rungs
+        if all(each.epsilon <= 0.01 for each in rung.certificates)
+    )
 
 
 def _loss_table(found: Calibrated, loss: Loss) -> Table:

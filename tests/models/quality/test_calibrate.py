@@ -306,15 +306,10 @@ def test_what_repeats_is_said_with_what_the_other_reading_would_give(
     twice = ladder_of(load_bundle(folder))
     assert twice.num_certifying > 1.8 * once.num_certifying
     card = with_card(folder)
-    command(
-        folder,
-        data,
-        "--unlabelled",
-        "--repeats",
-        "once",
-        "--flag",
-        f"{LABELS['single_label'][0]}=0.5",
-    )
+    flag = f"--flag={LABELS['single_label'][0]}=0.5"
+    said = command(folder, data, "--unlabelled", flag)
+    assert "1 % missed and 1 % false alarms takes" in said.stdout
+    command(folder, data, "--unlabelled", "--repeats", "once", flag)
     again = ladder_of(load_bundle(folder))
     assert (again.num_tuning, again.num_certifying) == (once.num_tuning, once.num_certifying)
     certificates = [

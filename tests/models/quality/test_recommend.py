@@ -79,8 +79,8 @@ def test_a_bound_becomes_a_rule_with_what_it_saves_may_cost_and_how_sure_that_is
     assert "for a lone text of 8 tokens on this machine" in found["saves"]
     assert found["may cost"] == "other answer than at full depth: at most 1 %"
     assert found["how sure"] == (
-        "the bound fails to hold with probability 0.05 at most; 4000 texts certify it, of which "
-        "0.60 % got another answer"
+        "the bound fails to hold with probability 0.05 at most; 4000 texts certify it, each "
+        "as often as it came, of which 0.60 % got another answer"
     )
     assert found["more texts"] == ("would not bring a faster rule: the next one loses 1 % or more")
     assert found["ask for it"] == '"exit": {"target": {"max_disagreement":0.01}}'
@@ -93,8 +93,8 @@ def test_a_bound_becomes_a_rule_with_what_it_saves_may_cost_and_how_sure_that_is
             1000,
             "0.025",
             "about 2900 that certify, instead of 1000, would certify 2.00 layers (entropy < 0.5). "
-            "Texts are lines of calibrate's --data, of which a third chooses rules and the others "
-            "certify; beside a file for --tuning all certify",
+            "Of the texts that are given, two thirds certify of `calibrate` (all, beside "
+            "--tuning), and three in ten of `adopt`",
         ),
         # These many texts would certify the next rule if they had lost a little less by it.
         (4000, "0.025", HARDLY),

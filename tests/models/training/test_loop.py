@@ -143,12 +143,15 @@ def test_checkpoints_are_written_on_the_way_and_at_the_end(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_stops_after_the_step_and_leaves_a_checkpoint(loop: Loop, number: int) -> None:
+def test_signal_is_heard_at_once_and_stops_after_the_step_with_a_checkpoint(
+    loop: Loop, number: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     step = loop.run.step
 
     def interrupted_step() -> float:
         if loop.run.steps_done == 2:
             os.kill(os.getpid(), number)
+            assert "stopping after this step" in capfd.readouterr().err
         return step()
 
     loop.run.step = interrupted_step  # type: ignore[method-assign]
