@@ -4,9 +4,11 @@ The first row always starts, with a window around it in order of length: its bat
 are cut into the batches that cost least in total.
 """
 
+import math
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
 from typing import NamedTuple
 
 from serve.engine.cost_model import SegmentCost
@@ -16,6 +18,9 @@ ENOUGH = 50
 
 # No batch needs to be shorter than that: what few tokens cost is measured least well.
 LEAST_TOKENS = 512
+
+# How many lengths are told apart, up to the longest.
+LENGTHS = 128
 
 
 class SizeLimits(NamedTuple):
@@ -66,9 +71,7 @@ def select_batch(lengths: Sequence[int], cost: SegmentCost, limits: SizeLimits) 
 
 def _padding_s(lengths: Sequence[int], longest: int, cost: SegmentCost) -> float:
     """Return what it costs to pad all to the longest: more than any split of them could save."""
-    per_token_s, per_pair_s = cost.per_token_s, cost.per_token_pair_s
-    padded_s = (per_token_s + per_pair_s * longest) * longest * len(lengths)
-    return padded_s - sum([(per_token_s + per_pair_s * n) * n for n in lengths])
+    return len(lengths) * _row_s(cost, longest) - sum([_row_s(cost, n) for n in lengths])
 
 
 def least_total(
@@ -76,32 +79,37 @@ def least_total(
 ) -> tuple[int, int]:
     """Cut all into windows of least total cost; return the one [first, stop) at `place`.
 
-    least[stop] = min over first of least[first] + fixed + (stop - first) * each[stop]. A later
-    `first` that has become better than an earlier one stays better, as rows only grow longer; so
-    a queue of candidates, each with the stop from which it is best, finds them all in one go.
+    least[stop] = min over first of least[first] + fixed + (stop - first) * each[stop]. Rows of one
+    length cost the same, and in a window of longer rows they cost more. So a window ends where the
+    length changes, or is full: few of all places are looked at. Of texts with more than `LENGTHS`
+    lengths, those that are nearly as long count as one length.
     """
-    each = [(cost.per_token_s + cost.per_token_pair_s * n) * n for n in lengths]  # ascending
-    earliest = [i + 1 - limits.room(n) for i, n in enumerate(lengths)]  # ascending
-    least, cuts = [0.0], [0]
-    queue: deque[tuple[int, int]] = deque()  # (first, stop from which it is best)
-    for stop, row_s in enumerate(each, 1):
-        new, since = stop - 1, stop
-        while queue:
-            old, old_since = queue[-1]
-            better = bisect_right(each, (least[new] - least[old]) / (new - old), lo=new) + 1
-            since = min(better, bisect_right(earliest, old, lo=new) + 1)
-            if since > old_since:
+    step = -(-lengths[-1] // LENGTHS)
+    like = [-(-n // step) for n in lengths]
+    ends = [*(i for i, (a, b) in enumerate(pairwise(like), 1) if a != b), len(lengths)]
+    runs = [(end, limits.room(n), _row_s(cost, n)) for end in ends for n in [lengths[end - 1]]]
+    least, cuts, places = {0: 0.0}, {0: 0}, [0]
+    while (first := heappop(places)) < len(lengths):
+        before_s, own = least[first] + cost.fixed_s, bisect_right(ends, first)
+        for i in range(own, len(runs)):
+            end, room, row_s = runs[i]
+            middle, _, shorter_s = runs[(own + i) // 2]
+            if (middle - first) * (row_s - shorter_s) > cost.fixed_s:
+                break  # a cut there would save more than it costs, also in any longer window
+            stop = min(end, first + room)
+            total_s = before_s + (stop - first) * row_s
+            if stop not in least:
+                heappush(places, stop)
+            if total_s < least.get(stop, math.inf):
+                least[stop], cuts[stop] = total_s, first
+            if stop < end:
                 break
-            queue.pop()
-            since = stop
-        if since <= len(each):
-            queue.append((new, since))
-        while len(queue) > 1 and queue[1][1] <= stop:
-            queue.popleft()
-        first = queue[0][0]
-        least.append(least[first] + cost.fixed_s + (stop - first) * row_s)
-        cuts.append(first)
-    stop = len(each)
+    stop = len(lengths)
     while cuts[stop] > place:
         stop = cuts[stop]
     return cuts[stop], stop
+
+
+def _row_s(cost: SegmentCost, num_tokens: int) -> float:
+    """Return what one row more costs, padding included."""
+    return (cost.per_token_s + cost.per_token_pair_s * num_tokens) * num_tokens

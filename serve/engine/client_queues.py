@@ -8,7 +8,7 @@ alone gets the whole machine and no debt; one with nothing waiting is forgotten.
 """
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 from operator import attrgetter
 from typing import NamedTuple
@@ -55,12 +55,17 @@ class ClientQueues:
     def __len__(self) -> int:
         return self._num_rows
 
-    def __iter__(self) -> Iterator[Row]:
-        return (entry.row for client in self._clients.values() for entry in client.waiting)
+    @property
+    def rows(self) -> list[Row]:
+        """All of them, client by client."""
+        return [entry.row for client in self._clients.values() for entry in client.waiting]
 
     def add(self, entry: Waiting) -> None:
         """Take in a row."""
-        waiting = self._clients.setdefault(entry.row.client, _Client()).waiting
+        client = self._clients.get(entry.row.client)
+        if client is None:
+            client = self._clients[entry.row.client] = _Client()
+        waiting = client.waiting
         if waiting and entry.rank < waiting[-1].rank:
             insort(waiting, entry, key=_BY_RANK)
         else:
@@ -90,7 +95,8 @@ class ClientQueues:
             if place + 1 == len(waiting):
                 heappop(heads)
                 continue
-            next_s, entry = self._after(waiting[place], next_s, now_s), waiting[place + 1]
+            next_s = self._after(waiting[place].cost_s, next_s, now_s)
+            entry = waiting[place + 1]
             heapreplace(heads, (_come_s(entry, next_s), entry.rank, i, place + 1, next_s, waiting))
         return merged
 
@@ -98,39 +104,29 @@ class ClientQueues:
         """Remove rows that start now, and note what their clients have had."""
         if len(self._clients) == 1:
             self._clients[entries[0].row.client].next_s = now_s  # no debt while it is alone
+        cost_s: dict[str, float] = {}
         for entry in entries:
-            client = self._clients[entry.row.client]
-            client.next_s = self._after(entry, client.next_s, now_s)
+            cost_s[entry.row.client] = cost_s.get(entry.row.client, 0.0) + entry.cost_s
+        for name, each_s in cost_s.items():
+            client = self._clients[name]
+            client.next_s = self._after(each_s, client.next_s, now_s)
         self.remove([entry.row for entry in entries])
 
     def remove(self, rows: Iterable[Row]) -> None:
         """Remove waiting rows."""
-        by_client: dict[str, set[Row]] = {}
-        for row in rows:
-            by_client.setdefault(row.client, set()).add(row)
-        for name, gone in by_client.items():
-            waiting = self._clients[name].waiting
-            _remove(waiting, gone)
-            self._num_rows -= len(gone)
-            if not waiting:
+        gone = set(rows)
+        self._num_rows -= len(gone)
+        for name in {row.client for row in gone}:
+            client = self._clients[name]
+            client.waiting = [entry for entry in client.waiting if entry.row not in gone]
+            if not client.waiting:
                 del self._clients[name]
 
-    def _after(self, entry: Waiting, next_s: float, now_s: float) -> float:
-        """Return when the row after this one of its client counts as come."""
-        share_s = entry.cost_s * len(self._clients)
+    def _after(self, cost_s: float, next_s: float, now_s: float) -> float:
+        """Return when a client's row counts as come after rows of its own that cost so much."""
+        share_s = cost_s * len(self._clients)
         return min(max(next_s, now_s) + share_s, now_s + MAX_DEBT_S)
 
 
 def _come_s(entry: Waiting, next_s: float) -> float:
     return max(entry.rank - entry.late_s, next_s) + entry.late_s
-
-
-def _remove(waiting: list[Waiting], gone: set[Row]) -> None:
-    """Remove rows, of which most stand near the head."""
-    kept: list[Waiting] = []
-    for place, entry in enumerate(waiting):
-        if entry.row not in gone:
-            kept.append(entry)
-        elif place + 1 - len(kept) == len(gone):
-            waiting[: place + 1] = kept
-            return

@@ -1,5 +1,6 @@
 """The rows that no segment has seen yet, in the order in which they may start."""
 
+import math
 from collections.abc import Iterable
 
 from serve.engine.batch_selection import SizeLimits, select_batch
@@ -62,7 +63,7 @@ class WaitingQueue:
         """Remove and return the rows that are cancelled, or too late to start."""
         # Read once: a row may be cancelled by another thread at any moment. One short pass: the
         # queue may be long, and it is looked through between two runs.
-        gone = [row for row in self._queue if row.cancelled or row.deadline_s <= now_s]
+        gone = [row for row in self._queue.rows if row.cancelled or row.deadline_s <= now_s]
         if gone:
             self._queue.remove(gone)
         return gone
@@ -93,7 +94,7 @@ class WaitingQueue:
 
     def pop_only(self) -> Row:
         """Remove and return the only row."""
-        (row,) = self._queue
+        (row,) = self._queue.rows
         self._queue = ClientQueues()
         return row
 
@@ -124,9 +125,10 @@ class WaitingQueue:
         start within that time counts as if it had come earlier: earliest deadline first.
         """
         _, per_token_s, per_pair_s = costs.remaining(0)
-        token_s = per_token_s + per_pair_s * row.num_tokens
-        start_s = row.deadline_s - 2 * costs.remaining_s(0, 1, row.num_tokens)
-        come_s = min(row.admitted_s, start_s - self._aging_s)
+        token_s, come_s = per_token_s + per_pair_s * row.num_tokens, row.admitted_s
+        if row.deadline_s < math.inf:
+            start_s = row.deadline_s - 2 * costs.remaining_s(0, 1, row.num_tokens)
+            come_s = min(come_s, start_s - self._aging_s)
         late_s = (row.priority - 1) * self._aging_s
         rank = come_s + token_s * row.ahead_tokens / SHARE_OF_MACHINE + late_s
         return Waiting(rank, late_s, token_s * row.num_tokens, row)
