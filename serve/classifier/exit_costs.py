@@ -74,7 +74,7 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> Ex
     )
     rule = shape.compile(_asks_every_exit(shape))
     timed: list[Callable[[], object]] = [
-        lambda: unasked.start(ids, np.ones_like(ids), 0 * ids),
+        lambda: unasked.start(ids, np.ones_like(ids), 0 * ids).logits,
         lambda: _answer(core, rule, ids, fast_path=True),
         lambda: _answer(core, rule, ids, fast_path=False),
     ]

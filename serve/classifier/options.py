@@ -12,7 +12,7 @@ from serve.engine.scheduler import BatchLimits
 # A large GPU is busy with its launches alone up to about 2,700 tokens (an estimate).
 BATCH_LIMITS: Final[Mapping[str, BatchLimits]] = {
     "cpu": BatchLimits(),
-    "cuda": BatchLimits(max_rows=512, max_tokens=16_384),
+    "cuda": BatchLimits(max_rows=512, max_tokens=16_384, in_flight=2),
 }
 
 

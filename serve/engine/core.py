@@ -1,8 +1,10 @@
 """One step of the engine: schedule, run, judge, let rows leave, requeue. No threads."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ from serve.engine.outputs import (
     segment_failed,
 )
 from serve.engine.row import BatchStats, Outcome, Row
-from serve.engine.runner import ModelRunner
+from serve.engine.runner import ModelRunner, QueuedOutput
 from serve.engine.scheduler import BatchLimits, Scheduler
 from serve.engine.shape import ModelShape
 from serve.rules.criterion import HeadOutput, Reason
@@ -32,6 +34,22 @@ log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 0.005
 _STAYS = int(Reason.STAYS)  # numpy takes a plain number several times faster than an enum's member
+
+
+class _InFlight(NamedTuple):
+    """A run that has been started.
+
+    Attributes:
+        batch: as it was before.
+        until: index of the exit where the run ends.
+        output: what it gives.
+        began_s: by `perf_counter`.
+    """
+
+    batch: Batch
+    until: int
+    output: QueuedOutput
+    began_s: float
 
 
 class EngineCore:
@@ -71,11 +89,19 @@ class EngineCore:
             runner, shape, self._scheduler, self._recorder, clock, should_yield
         )
         self.uses_fast_path = True
+        self._most_in_flight = limits.in_flight
+        self._in_flight: deque[_InFlight] = deque()
+        self._collected_s = 0.0  # by `perf_counter`
         self.audits = AuditRows(runner)
         self._swept_s = clock()
 
     def __bool__(self) -> bool:
-        return bool(self._scheduler)
+        return bool(self._scheduler or self._in_flight)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the device does not end what it runs. Any thread."""
+        return perf_counter() > self._recorder.hung_from_s
 
     def add(self, rows: Iterable[Row]) -> None:
         """Take in admitted rows."""
@@ -86,28 +112,35 @@ class EngineCore:
         self._recorder.flush()
 
     def step(self) -> list[Outcome]:
-        """Run one batch to an exit and return the rows that have finished.
+        """Start a batch's run to an exit, or end the oldest; return the rows that have finished.
 
         Without rows, one segment of an audit runs instead. A segment that fails gives the rows of
         its batch an error each, and harms no other row. The error of a device that is lost is
         raised.
         """
         self._recorder.flush()
-        if self.uses_fast_path and (row := self._fast_path.take()):
+        if self.uses_fast_path and not self._in_flight and (row := self._fast_path.take()):
             return self._fast_path.run(row)
         now_s = self._clock()
         outcomes = self._drop_expired(now_s)
-        if not self._scheduler:
-            if not outcomes:
-                self.audits.advance()
-            return outcomes
+        if self._scheduler and len(self._in_flight) < self._most_in_flight:
+            outcomes += self._start(now_s)
+            if self._scheduler and len(self._in_flight) < self._most_in_flight:
+                return outcomes
+        if self._in_flight:
+            return outcomes + self._collect()
+        if not outcomes:
+            self.audits.advance()
+        return outcomes
+
+    def _start(self, now_s: float) -> list[Outcome]:
+        """Start the batch that goes next."""
+        outcomes: list[Outcome] = []
         batches = self._scheduler.schedule(now_s)
         for batch in batches:
             outcomes += self._prepare(batch, now_s)
         batches = [batch for batch in batches if batch.rows]
-        if not batches:
-            return outcomes
-        return outcomes + self._run(batches, may_split=True)
+        return outcomes + self._run(batches, may_split=True) if batches else outcomes
 
     def _drop_expired(self, now_s: float) -> list[Outcome]:
         """Refuse waiting rows that are cancelled, or too late to start; looked at now and then."""
@@ -146,9 +179,9 @@ class EngineCore:
         return dropped + self._finish(batch, np.where(late, Reason.DEADLINE, Reason.STAYS))
 
     def _run(self, batches: list[Batch], may_split: bool) -> list[Outcome]:
-        """Run batches as one; in halves, once, if memory does not suffice."""
+        """Start batches as one; in halves, once, if memory does not suffice."""
         try:
-            batch, run = self._execute(batches)
+            self._queue(batches)
         except Exception as error:
             if device_lost(error):
                 raise
@@ -157,31 +190,50 @@ class EngineCore:
                 log.exception("a segment failed at depth %d", batches[0].depth)
                 return [Outcome(row, segment_failed()) for b in batches for row in b.rows]
         else:
-            return self._judge(batch, run)
+            return []
         # Outside `except`, where the error would keep the memory of the failed run.
         log.warning("out of memory at depth %d: trying again in parts", batches[0].depth)
-        return [o for part in parts for o in self._run([part], may_split=False)]
+        return [
+            outcome
+            for part in parts
+            for started in (self._run([part], may_split=False), self._collect())
+            for outcome in started
+        ]
 
-    def _execute(self, batches: list[Batch]) -> tuple[Batch, SegmentRun]:
+    def _queue(self, batches: list[Batch]) -> None:
         batch = merge(batches, self._runner)
-        size = len(batch.rows), batch.num_tokens, batch.longest
-        first, until, began = batch.depth, self._until(batch), perf_counter()
-        self._advance(batch, until)
-        run_s = perf_counter() - began
-        record_run(batch.rows, until, run_s, self._clock)
-        return batch, SegmentRun(first, until, *size, run_s, 0.0)
-
-    def _advance(self, batch: Batch, until: int) -> None:
-        """Run a batch to an exit; take over its hidden states and what the head gives."""
+        until, began_s = self._until(batch), perf_counter()
         if batch.depth:
             output = self._runner.advance(batch.depth, batch.hidden, batch.keep, batch.mask, until)
         else:
             ids, types = batch.padded(self._shape.pad_id)
             output = self._runner.start(ids, batch.mask, types, until)
         batch.hidden = output.hidden
+        self._in_flight.append(_InFlight(batch, until, output, began_s))
+
+    def _collect(self) -> list[Outcome]:
+        """Wait for the oldest run, and let its rows leave that may."""
+        if not self._in_flight:
+            return []
+        batch, until, output, began_s = self._in_flight.popleft()
+        self._recorder.awaits(batch.depth, until, len(batch.rows), batch.longest)
+        try:
+            head = HeadOutput(output.logits, output.uncertainty, batch.counted)
+        except Exception as error:
+            if device_lost(error):
+                raise
+            log.exception("a segment failed at depth %d", batch.depth)
+            return [Outcome(row, segment_failed()) for row in batch.rows]
+        ended_s = perf_counter()
+        # While the run before was not collected, it was that one which ran.
+        run_s = ended_s - max(began_s, self._collected_s)
+        self._collected_s = ended_s
+        record_run(batch.rows, until, run_s, self._clock)
+        size = len(batch.rows), batch.num_tokens, batch.longest
+        run = SegmentRun(batch.depth, until, *size, run_s, 0.0)
+        batch.head, batch.depth = head, until + 1
         batch.keep = np.arange(len(batch.rows), dtype=np.int64)
-        batch.depth = until + 1
-        batch.head = HeadOutput(output.logits, output.uncertainty, batch.counted)
+        return self._judge(batch, run)
 
     def _until(self, batch: Batch) -> int:
         """Return the exit at which the batch's next run ends.

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import product
 from statistics import median
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ from serve.engine.row import BatchStats
 
 # The speed follows the median of so many runs, which a hiccup does not change.
 RUNS = 32
+
+# A run hangs that takes so many times what is expected, and so long.
+HANG, LEAST_HANG_S = 30, 10.0
 
 # A run that passes exits lasts no longer than this: new rows of a better priority wait for its end.
 MAX_RUN_S = 0.04
@@ -194,11 +198,19 @@ class CostRecorder:
 
     Attributes:
         costs: the model, which learns from the runs.
+        hung_from_s: by `perf_counter`, when a run whose end is awaited has taken so long that the
+            device must be taken for lost; infinite while none is.
     """
 
     def __init__(self, costs: CostModel, observe: Callable[[BatchStats], None]) -> None:
         self.costs, self._observe = costs, observe
         self._runs: list[SegmentRun] = []
+        self.hung_from_s = math.inf
+
+    def awaits(self, first: int, until: int, num_rows: int, num_tokens: int) -> None:
+        """Note that a run's end is awaited from now on, until `flush`."""
+        run_s = sum(self.costs.segment_s(i, num_rows, num_tokens) for i in range(first, until + 1))
+        self.hung_from_s = perf_counter() + max(LEAST_HANG_S, HANG * run_s)
 
     def record(self, run: SegmentRun) -> None:
         """Remember a run; takes next to no time."""
@@ -206,6 +218,7 @@ class CostRecorder:
 
     def flush(self) -> None:
         """Pass on what has been recorded; each run's time is divided among its segments."""
+        self.hung_from_s = math.inf
         runs, self._runs = self._runs, []
         for first, until, num_rows, num_tokens, longest, run_s, judge_s in runs:
             self.costs.observe(first, until, num_rows, longest, run_s + judge_s)

@@ -91,8 +91,8 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Whether the engine's thread runs."""
-        return self._thread.is_alive()
+        """Whether the engine's thread runs, and does not wait for a device that hangs."""
+        return self._thread.is_alive() and not self._core.hangs
 
     @property
     def backlog(self) -> Queue:

@@ -19,7 +19,7 @@ from serve.engine.cost_model import CostRecorder, SegmentRun, last_exit_in_time
 from serve.engine.device_errors import device_lost
 from serve.engine.outputs import FinalOutput, outcome_of, record_run, segment_failed
 from serve.engine.row import Outcome, Row
-from serve.engine.runner import Hidden, Ids, ModelRunner, StepOutput
+from serve.engine.runner import Hidden, Ids, ModelRunner, QueuedOutput
 from serve.engine.scheduler import Scheduler
 from serve.engine.shape import ModelShape
 from serve.rules.criterion import HeadOutput, Reason
@@ -93,9 +93,10 @@ class FastPath:
             while end is None:
                 until, began = self._until(row, depth), perf_counter()
                 output = self._run(row, depth, until, hidden, keep, mask)
-                ran = perf_counter()
+                self._recorder.awaits(depth, until, 1, row.num_tokens)
+                values, ran = output.logits.tolist()[0], perf_counter()
                 record_run((row,), until, ran - began, self._clock)
-                end = self._judge(row, until, output)
+                end = self._judge(row, until, output, values)
                 times_s = ran - began, perf_counter() - ran
                 tokens = row.num_tokens
                 self._recorder.record(SegmentRun(depth, until, 1, tokens, tokens, *times_s))
@@ -115,15 +116,16 @@ class FastPath:
 
     def _run(
         self, row: Row, depth: int, until: int, hidden: Hidden, keep: Ids, mask: Ids
-    ) -> StepOutput:
+    ) -> QueuedOutput:
         if depth:
             return self._runner.advance(depth, hidden, keep, mask, until)
         return self._runner.start(row.input_ids[None], mask, row.token_type_ids[None], until)
 
-    def _judge(self, row: Row, exit_index: int, output: StepOutput) -> Outcome | Batch | None:
+    def _judge(
+        self, row: Row, exit_index: int, output: QueuedOutput, values: list[float]
+    ) -> Outcome | Batch | None:
         """Return what becomes of the row at an exit; None if it goes on."""
-        values, gaps = output.logits.tolist()[0], row.rule.stay_gaps
-        interrupted = self._interrupted(row)
+        gaps, interrupted = row.rule.stay_gaps, self._interrupted(row)
         if gaps and not interrupted and _gap(values) < gaps[exit_index]:
             return None
         head = HeadOutput(output.logits, output.uncertainty)
@@ -146,7 +148,7 @@ class FastPath:
         return row.deadline_s < math.inf and row.deadline_s <= self._clock()
 
     def _as_batch(
-        self, row: Row, exit_index: int, output: StepOutput, signals: np.ndarray
+        self, row: Row, exit_index: int, output: QueuedOutput, signals: np.ndarray
     ) -> Batch:
         batch = Batch([row])
         batch.prepare(self._shape.traits)

@@ -24,6 +24,22 @@ class StepOutput(NamedTuple):
     uncertainty: NDArray[np.float32] | None = None
 
 
+class QueuedOutput(Protocol):
+    """What a run gives that may not have ended; see `StepOutput`.
+
+    The next run may be given its hidden states at once. To read anything else waits for the run.
+    """
+
+    @property
+    def hidden(self) -> Hidden: ...
+
+    @property
+    def logits(self) -> NDArray[np.float32]: ...
+
+    @property
+    def uncertainty(self) -> NDArray[np.float32] | None: ...
+
+
 class ModelRunner(Protocol):
     """A model's segments, one per active exit. One caller at a time."""
 
@@ -33,7 +49,7 @@ class ModelRunner(Protocol):
 
     def start(
         self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids, until: int = 0
-    ) -> StepOutput:
+    ) -> QueuedOutput:
         """Run from the first segment to an exit.
 
         Args:
@@ -52,7 +68,7 @@ class ModelRunner(Protocol):
         keep: NDArray[np.int64],
         attention_mask: Ids,
         until: int | None = None,
-    ) -> StepOutput:
+    ) -> QueuedOutput:
         """Run from segment `index` to an exit, on some rows of what the segment before gave.
 
         Args:

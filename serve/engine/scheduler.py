@@ -32,12 +32,15 @@ class BatchLimits:
         max_hold_passes: how long rows in flight may be kept back, as a multiple of what the longest
             of them alone takes through the whole model.
         aging_s: waiting so much longer makes up for one priority less.
+        in_flight: batches that are run at a time: while one's answers travel to the host and are
+            judged, a device has the next to do.
     """
 
     max_rows: int = 64
     max_tokens: int = 2048
     max_hold_passes: float = 5.0
     aging_s: float = 5.0
+    in_flight: int = 1
 
 
 class Scheduler:

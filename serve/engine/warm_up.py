@@ -10,7 +10,7 @@ import numpy as np
 
 from serve.engine.cost_model import CostModel, fitted
 from serve.engine.device_errors import out_of_memory
-from serve.engine.runner import Ids, ModelRunner, StepOutput
+from serve.engine.runner import Ids, ModelRunner, QueuedOutput, StepOutput
 from serve.engine.scheduler import BatchLimits
 
 log = logging.getLogger(__name__)
@@ -107,11 +107,15 @@ def segment_times_s(runner: ModelRunner, num_rows: int, num_tokens: int) -> list
 def steps(runner: ModelRunner, ids: Ids, mask: Ids, types: Ids) -> Iterator[StepOutput]:
     """Run from one exit to the next, to the last; yield what each exit gives."""
     keep = np.arange(len(mask))
-    output = runner.start(ids, mask, types)
+    output = _ended(runner.start(ids, mask, types))
     yield output
     for index in range(1, len(runner)):
-        output = runner.advance(index, output.hidden, keep, mask)
+        output = _ended(runner.advance(index, output.hidden, keep, mask))
         yield output
+
+
+def _ended(run: QueuedOutput) -> StepOutput:
+    return StepOutput(run.hidden, run.logits, run.uncertainty)
 
 
 def _inputs(num_rows: int, num_tokens: int) -> tuple[Ids, Ids, Ids]:

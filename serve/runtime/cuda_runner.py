@@ -1,7 +1,9 @@
 """A bundle's segments on a GPU: hidden states stay there, the heads' outputs come to the host."""
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from serve.bundle.manifest import (
     Manifest,
     Precision,
 )
-from serve.engine.runner import Hidden, Ids, StepOutput
+from serve.engine.runner import Hidden, Ids
 from serve.runtime.cpu_runner import active_segments, runs_between
 from serve.runtime.device_memory import Buffer, DeviceMemory
 from serve.runtime.ort_session import OpenSession, run_queued
@@ -36,7 +38,7 @@ class CudaRunner:
     """A `serve.engine.runner.ModelRunner` whose hidden states are `OrtValue`s on the device.
 
     A step is one copy to the device, the segments of one run and the head of the exit at its end,
-    and one copy back, for which the host waits. All are queued on one stream.
+    and one copy back. All are queued on one stream, and the host waits when it reads the logits.
 
     Attributes:
         precision: the variant.
@@ -76,7 +78,7 @@ class CudaRunner:
 
     def start(
         self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids, until: int = 0
-    ) -> StepOutput:
+    ) -> "_QueuedOutput":
         texts = {INPUT_IDS: input_ids}
         if self._takes_types:
             texts[TOKEN_TYPE_IDS] = token_type_ids
@@ -90,7 +92,7 @@ class CudaRunner:
         keep: NDArray[np.int64],
         attention_mask: Ids,
         until: int | None = None,
-    ) -> StepOutput:
+    ) -> "_QueuedOutput":
         places = places_of(hidden, keep, attention_mask.shape[1])
         self._inputs.load(attention_mask, {} if places is None else {PLACES: places})
         if places is not None:
@@ -103,7 +105,7 @@ class CudaRunner:
 
     def _run(
         self, index: int, until: int, hidden: Hidden | None, shape: tuple[int, ...]
-    ) -> StepOutput:
+    ) -> "_QueuedOutput":
         """Run the segments between two active exits on the same rows, and the last one's head."""
         stop = self._runs[until].stop
         for body in self._bodies[self._runs[index].start : stop]:
@@ -112,10 +114,11 @@ class CudaRunner:
             (hidden,) = run_queued(body.session, binding)
         head = self._heads[stop - 1]
         binding = head.binding(self._inputs, hidden)
-        self._answers.bind(binding, shape)
+        answer = self._answers.bind(binding, shape)
         run_queued(head.session, binding)
+        answer.queue()
         is_last = stop == len(self._bodies)
-        return StepOutput(None if is_last else hidden, **self._answers.read())
+        return _QueuedOutput(None if is_last else hidden, answer)
 
 
 class _Graph:
@@ -143,35 +146,72 @@ class _Graph:
         return binding
 
 
-class _Answers:
-    """What heads give: side by side in one buffer, so that one copy brings it to the host."""
+class _QueuedOutput:
+    """A `serve.engine.runner.QueuedOutput`."""
 
-    def __init__(self, memory: DeviceMemory, manifest: Manifest) -> None:
-        self._device = memory.device
-        self._buffer = Buffer(memory)
-        self._labels = len(manifest.labels)
-        self._per_token, self._learned = manifest.task == "token", manifest.learned
-        self._shapes: Mapping[str, tuple[int, ...]] = {}
-
-    def bind(self, binding: ort.IOBinding, shape: tuple[int, ...]) -> None:
-        """Bind a head's outputs for a batch of (rows, tokens)."""
-        places = shape if self._per_token else shape[:1]
-        self._shapes = {LOGITS: (*places, self._labels)}
-        if self._learned:
-            self._shapes |= {UNCERTAINTY: shape[:1]}
-        self._buffer.reserve(self._num_bytes)
-        address = self._buffer.address
-        for name, size in self._shapes.items():
-            binding.bind_output(name, self._device, 0, np.float32, list(size), address)
-            address += 4 * int(np.prod(size))
-
-    def read(self) -> dict[str, NDArray[np.float32]]:
-        """Return copies of the outputs by name, once the run has ended."""
-        values = self._buffer.download(self._num_bytes).view(np.float32).copy()
-        cuts = np.cumsum([np.prod(size) for size in self._shapes.values()])[:-1]
-        parts = zip(self._shapes.items(), np.split(values, cuts), strict=True)
-        return {name: part.reshape(size) for (name, size), part in parts}
+    def __init__(self, hidden: Hidden, answer: "_Answer") -> None:
+        self.hidden = hidden
+        self._answer = answer
 
     @property
-    def _num_bytes(self) -> int:
-        return 4 * sum(int(np.prod(size)) for size in self._shapes.values())
+    def logits(self) -> NDArray[np.float32]:
+        return self._answer.values[LOGITS]
+
+    @property
+    def uncertainty(self) -> NDArray[np.float32] | None:
+        return self._answer.values.get(UNCERTAINTY)
+
+
+class _Answers:
+    """What heads give. Each run has a buffer of its own until it is read."""
+
+    def __init__(self, memory: DeviceMemory, manifest: Manifest) -> None:
+        self._memory = memory
+        self._free: list[Buffer] = []
+        self._labels = len(manifest.labels)
+        self._per_token, self._learned = manifest.task == "token", manifest.learned
+
+    def bind(self, binding: ort.IOBinding, shape: tuple[int, ...]) -> "_Answer":
+        """Bind a head's outputs for a batch of (rows, tokens), side by side in one buffer."""
+        places = shape if self._per_token else shape[:1]
+        shapes = {LOGITS: (*places, self._labels)}
+        if self._learned:
+            shapes[UNCERTAINTY] = shape[:1]
+        answer = _Answer(
+            shapes, self._free.pop() if self._free else Buffer(self._memory), self._free
+        )
+        address = answer.reserve()
+        for name, size in shapes.items():
+            binding.bind_output(name, self._memory.device, 0, np.float32, list(size), address)
+            address += 4 * math.prod(size)
+        return answer
+
+
+class _Answer:
+    """What one run's head gives; one copy brings it to the host."""
+
+    def __init__(
+        self, shapes: Mapping[str, tuple[int, ...]], buffer: Buffer, free: list[Buffer]
+    ) -> None:
+        self._shapes, self._buffer, self._free = shapes, buffer, free
+        self._num_bytes = 4 * sum(map(math.prod, shapes.values()))
+
+    def reserve(self) -> int:
+        """Make room for it; return where that is on the device."""
+        self._buffer.reserve(self._num_bytes)
+        return self._buffer.address
+
+    def queue(self) -> None:
+        """Queue the copy to the host."""
+        self._buffer.download(self._num_bytes)
+
+    @cached_property
+    def values(self) -> Mapping[str, NDArray[np.float32]]:
+        """Copies of the outputs by name, once the run has ended."""
+        values = self._buffer.read(self._num_bytes).view(np.float32).copy()
+        self._free.append(self._buffer)
+        found, first = {}, 0
+        for name, size in self._shapes.items():
+            found[name] = values[first : first + math.prod(size)].reshape(size)
+            first += math.prod(size)
+        return found

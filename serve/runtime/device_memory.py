@@ -4,6 +4,7 @@ The runner for GPUs sees only `DeviceMemory`, so that it runs on a CPU as well, 
 """
 
 import ctypes
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -84,11 +85,15 @@ class HostMemory:
 
 
 class Buffer:
-    """A block that is exchanged for a larger one as needed."""
+    """A block that is exchanged for a larger one as needed, and given back in the end."""
 
     def __init__(self, memory: DeviceMemory) -> None:
         self._memory = memory
         self._block = memory.allocate(_FIRST_BYTES)
+
+    def __del__(self) -> None:
+        with suppress(AttributeError, RuntimeError):  # none was had; the device is lost
+            self._memory.free(self._block)
 
     @property
     def address(self) -> int:
@@ -109,9 +114,12 @@ class Buffer:
         """Queue a copy of the first bytes to the device."""
         self._memory.upload(self._block, num_bytes)
 
-    def download(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Return the first bytes of the device, once all runs queued before have ended."""
+    def download(self, num_bytes: int) -> None:
+        """Queue a copy of the first bytes to the host."""
         self._memory.download(self._block, num_bytes)
+
+    def read(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Return the first bytes of the host, once the last copy has ended."""
         self._memory.wait(self._block)
         return self._block.host[:num_bytes]
 

@@ -59,6 +59,20 @@ def test_rows_of_a_better_priority_enter_while_others_are_deeper_and_go_on_toget
     assert [run.keys for run in bench.runner.runs] == [[1], [2, 3, 4], *[together] * 3]
 
 
+def test_a_second_batch_is_queued_before_the_first_ones_answers_are_read() -> None:
+    limits = BatchLimits(max_rows=2, in_flight=2)
+    bench = bench_of(sure_from(dict.fromkeys(range(1, 9), 2)), limits, SOON_S)
+    events: list[str] = []
+    bench.runner.queued = lambda: events.append("queued")
+    bench.runner.read = lambda: events.append("read")
+    bench.add(*(fake_row(key, rule=EntropyRule(threshold=0.3)) for key in range(1, 9)))
+    assert len(bench.finish()) == 8
+    unread = [events[:end].count("queued") - events[:end].count("read") for end in range(25)]
+    assert len(events) == 24
+    assert max(unread) == 2
+    assert unread.count(0) < 3, "the device has something to do until the end"
+
+
 def test_a_late_row_leaves_with_the_best_answer_it_has() -> None:
     bench = bench_of(sure_from({1: 3, 2: 3}))
     rule = EntropyRule(threshold=0.3)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from serve.engine import cost_model
 from serve.engine.admission import QueueLimits
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, Outcome
@@ -18,6 +19,7 @@ from serve.rules import EntropyRule
 from tests.serve.support.fake_runner import FakeRunner, Heads
 from tests.serve.support.fake_runner import fake_row as row_for
 from tests.serve.support.lost_device import ILLEGAL_ADDRESS
+from tests.support.patience import until
 from tests.support.traits import two_labels
 
 EXITS = (1, 2)
@@ -116,6 +118,23 @@ def test_a_full_queue_refuses_all_rows_of_a_request_and_harms_no_other(
     assert sorted(collected.wait_for(3)) == [1, 2, 5]
     engine.submit([fake_row(6), fake_row(7), fake_row(8)])
     collected.wait_for(6)
+
+
+@pytest.mark.parametrize("num_rows", [1, 2], ids=["alone", "in a batch"])
+def test_an_engine_whose_device_hangs_is_not_well(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, num_rows: int
+) -> None:
+    monkeypatch.setattr(cost_model, "LEAST_HANG_S", 0.01)
+    monkeypatch.setattr(cost_model, "HANG", 0)
+    gate = Gate()
+    monkeypatch.setattr(FakeRunner, "read", lambda self: gate(0, 0))
+    engine, collected = make_engine()
+    engine.submit([fake_row(key) for key in range(1, 1 + num_rows)])
+    assert gate.entered.wait(PATIENCE_S)
+    until(lambda: not engine.alive)
+    gate.open.set()
+    collected.wait_for(num_rows)
+    until(lambda: engine.alive)
 
 
 def test_draining_refuses_new_rows_and_answers_those_it_has(make_engine: MakeEngine) -> None:

@@ -1,7 +1,9 @@
 """Segments that misbehave on purpose, around a real (tiny) model's."""
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from serve.engine import core
 from serve.engine.core import EngineCore
 from serve.engine.device_errors import device_lost, out_of_memory
 from serve.engine.row import Answer, Row
-from serve.engine.runner import StepOutput
+from serve.engine.runner import QueuedOutput, StepOutput
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
 from serve.errors import ModelFailure
@@ -22,6 +24,7 @@ from serve.runtime.cpu_runner import CpuRunner
 from tests.serve.support.lost_device import ILLEGAL_ADDRESS
 from tests.support.tiny import DEPTH
 
+LIMITS = BatchLimits()  # of each test's core, by `in_flight`
 ASKED = EntropyRule(threshold=0)  # a row stops at every exit and leaves at the last
 NO_MEMORY = (
     "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running "
@@ -32,29 +35,59 @@ NO_MEMORY = (
 Fault = Callable[[int, int, StepOutput], StepOutput]
 
 
-class Faulty:
-    """A chain that does `fault(index, number of rows, step)` after each segment."""
+class Late(NamedTuple):
+    """A run whose fault shows when it is read."""
 
-    def __init__(self, chain: CpuRunner, fault: Fault) -> None:
-        self._chain, self._fault = chain, fault
+    step: StepOutput
+    fault: Callable[[StepOutput], StepOutput]
+
+    @property
+    def hidden(self) -> Any:
+        return self.step.hidden
+
+    @property
+    def logits(self) -> Any:
+        return self.fault(self.step).logits
+
+    @property
+    def uncertainty(self) -> Any:
+        return self.step.uncertainty
+
+
+class Faulty:
+    """A chain that does `fault(index, number of rows, step)` after each segment.
+
+    `late`: not before the output is read, as on a device.
+    """
+
+    def __init__(self, chain: CpuRunner, fault: Fault, late: bool = False) -> None:
+        self._chain, self._fault, self._late = chain, fault, late
         self.runs: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._chain)
 
-    def start(self, ids: Any, mask: Any, types: Any, until: int = 0) -> StepOutput:
+    def start(self, ids: Any, mask: Any, types: Any, until: int = 0) -> QueuedOutput:
         return self._after(until, len(mask), self._chain.start(ids, mask, types, until))
 
-    def advance(self, index: int, hidden: Any, keep: Any, mask: Any, until: int) -> StepOutput:
+    def advance(self, index: int, hidden: Any, keep: Any, mask: Any, until: int) -> QueuedOutput:
         output = self._chain.advance(index, hidden, keep, mask, until)
         return self._after(until, len(mask), output)
 
     def join(self, parts: Any) -> Any:
         return self._chain.join(parts)
 
-    def _after(self, index: int, num_rows: int, step: StepOutput) -> StepOutput:
+    def _after(self, index: int, num_rows: int, step: StepOutput) -> QueuedOutput:
         self.runs.append((index, num_rows))
+        if self._late:
+            return Late(step, partial(self._fault, index, num_rows))
         return self._fault(index, num_rows, step)
+
+
+@pytest.fixture(autouse=True, params=(1, 2))
+def in_flight(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = BatchLimits(max_tokens=64, in_flight=request.param)
+    monkeypatch.setattr(sys.modules[__name__], "LIMITS", limits)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +99,7 @@ def answers(
     bundle: Bundle, runner: Any, lengths: list[int], rule: ExitRule = ASKED
 ) -> dict[int, Any]:
     shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH, bundle.manifest.pad_id)
-    limits = BatchLimits(max_tokens=64)
-    core = EngineCore(runner, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
+    core = EngineCore(runner, shape, LIMITS, clock=lambda: 0.0, observe=lambda stats: None)
     core.add(
         [
             Row(ids := np.arange(5, 5 + n), 0 * ids, shape.compile(rule), tag=tag, admitted_s=0.0)
@@ -82,15 +114,16 @@ def answers(
     return results
 
 
+@pytest.mark.parametrize("late", [False, True])
 def test_a_segment_that_raises_fails_its_batches_rows_only(
-    bundle: Bundle, chain: CpuRunner
+    bundle: Bundle, chain: CpuRunner, late: bool
 ) -> None:
     def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         if index == 2 and num_rows == 3:
             raise RuntimeError("a kernel failed")
         return step
 
-    results = answers(bundle, Faulty(chain, fault), [6, 6, 6, 60])
+    results = answers(bundle, Faulty(chain, fault, late), [6, 6, 6, 60])
     assert all(isinstance(results[tag], ModelFailure) for tag in (0, 1, 2))
     assert isinstance(results[3], Answer)
 
@@ -196,9 +229,10 @@ def test_a_lost_device_is_told_by_what_the_runtime_says(said: str) -> None:
     assert not out_of_memory(RuntimeError(said))
 
 
-def test_no_engine_goes_on_without_its_device(bundle: Bundle, chain: CpuRunner) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_no_engine_goes_on_without_its_device(bundle: Bundle, chain: CpuRunner, late: bool) -> None:
     def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         raise RuntimeError(ILLEGAL_ADDRESS)
 
     with pytest.raises(RuntimeError, match="CUDA failure 700"):
-        answers(bundle, Faulty(chain, fault), [6, 6])
+        answers(bundle, Faulty(chain, fault, late), [6, 6])

@@ -125,6 +125,16 @@ def test_pruned_and_reordered_rows_have_the_same_logits(
     assert found.hidden is None
 
 
+def test_a_batch_is_queued_before_the_one_before_it_is_read(
+    chain: CpuRunner, bound: CudaRunner
+) -> None:
+    batches = [texts([7, 3, 5], seed=1), texts([4, 9], seed=2), texts([2], seed=3)]
+    queued = [bound.start(*batch, until=DEPTH - 1) for batch in batches]
+    for batch, found in list(zip(batches, queued, strict=True))[::-1]:
+        expected = chain.start(*batch, until=DEPTH - 1)
+        np.testing.assert_allclose(found.logits, expected.logits, **CLOSE)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     batches=st.lists(

@@ -1,12 +1,13 @@
 """Segments that cost nothing: logits are looked up by the row's first token."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve.engine.row import Row
-from serve.engine.runner import Hidden, Ids, StepOutput
+from serve.engine.runner import Hidden, Ids
 from serve.rules import ExitRule, NeverRule, compile_rule
 from serve.rules.traits import Traits
 from tests.support.traits import two_labels
@@ -23,6 +24,20 @@ class Run:
         self.num_tokens = num_tokens
 
 
+class _Output(NamedTuple):
+    """What a run gives, which tells when it is read."""
+
+    hidden: Ids
+    values: NDArray[np.float32]
+    read: Callable[[], None]
+    uncertainty: None = None
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        self.read()
+        return self.values
+
+
 class FakeRunner:
     """A `ModelRunner` whose hidden state is each row's token ids.
 
@@ -30,7 +45,12 @@ class FakeRunner:
 
     Attributes:
         runs: what was run, in order.
+        queued: called at each run.
+        read: called when its output is read.
     """
+
+    queued: Callable[[], None] = staticmethod(lambda: None)
+    read: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, num_segments: int, heads: Heads) -> None:
         self.runs: list[Run] = []
@@ -42,7 +62,7 @@ class FakeRunner:
 
     def start(
         self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids, until: int = 0
-    ) -> StepOutput:
+    ) -> _Output:
         assert input_ids.shape == attention_mask.shape == token_type_ids.shape
         return self._step(0, until, input_ids, attention_mask)
 
@@ -53,7 +73,7 @@ class FakeRunner:
         keep: NDArray[np.int64],
         attention_mask: Ids,
         until: int | None = None,
-    ) -> StepOutput:
+    ) -> _Output:
         ids = hidden[keep, : attention_mask.shape[1]]
         return self._step(index, index if until is None else until, ids, attention_mask)
 
@@ -65,15 +85,16 @@ class FakeRunner:
         ]
         return np.concatenate(joined)
 
-    def _step(self, index: int, until: int, ids: Ids, attention_mask: Ids) -> StepOutput:
+    def _step(self, index: int, until: int, ids: Ids, attention_mask: Ids) -> _Output:
         assert ids.shape == attention_mask.shape
         assert index <= until < self._num_segments
         keys = ids[:, 0]
         # Every token of a row repeats its key, and nothing but padding follows.
         assert (ids == keys[:, None] * attention_mask).all()
         self.runs.append(Run(index, until, keys, ids.shape[1]))
+        self.queued()
         logits = np.array([self._heads(int(key), until) for key in keys], np.float32)
-        return StepOutput(ids, logits)
+        return _Output(ids, logits, self.read)
 
 
 def fake_row(
