@@ -8,6 +8,7 @@ for the provider that it runs on.
 import ctypes
 import io
 import logging
+import math
 import os
 from contextlib import redirect_stdout
 from functools import cache
@@ -27,6 +28,10 @@ _SAME_AS_REQUESTED = 1
 ATTENTION_KERNELS = 1 + 2 + 4 + 32 + 16
 # ONNX Runtime loads it only when an operator needs it, such as a sum over an axis.
 _CUDNN = "libcudnn.so.9"
+# The architectures that ONNX Runtime 1.31's wheel has kernels for, major: from which minor on. A
+# kernel runs on all later ones of its major number.
+_KERNELS = {7: 5, 8: 0, 9: 0, 12: 0}
+_COMPUTE_CAPABILITY = 75, 76  # major and minor, in `cuDeviceGetAttribute`
 _shared_arena: list[int | None] = []  # the arena's limit, once the arena is made
 
 # Makes a node that would run on the CPU an error, not copies that are never noticed.
@@ -46,7 +51,7 @@ def fault() -> str | None:
     """
     if PROVIDER not in ort.get_available_providers():
         return "the installed onnxruntime has no CUDA provider: install onnxruntime-gpu"
-    return _driver_fault() or _library_fault() or _bindings_fault()
+    return _driver_fault() or _device_fault() or _library_fault() or _bindings_fault()
 
 
 def require() -> None:
@@ -184,6 +189,24 @@ def _driver_fault() -> str | None:
             f"{ort.__version__} needs CUDA {needed}: update the driver"
         )
     return None
+
+
+def _device_fault() -> str | None:
+    """Tell whether the wheel has kernels for the first device's architecture."""
+    driver, found = ctypes.CDLL("libcuda.so.1"), []
+    for attribute in _COMPUTE_CAPABILITY:
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0)
+        found.append(value.value)
+    major, minor = found
+    if minor >= _KERNELS.get(major, math.inf):
+        return None
+    known = ", ".join(f"{major}.{minor}" for major, minor in _KERNELS.items())
+    return (
+        f"the GPU has compute capability {major}.{minor}, and onnxruntime-gpu {ort.__version__} "
+        f"has kernels from {known} on, each up to the next whole number: take another GPU, or "
+        "build ONNX Runtime for this one"
+    )
 
 
 def _library_fault() -> str | None:

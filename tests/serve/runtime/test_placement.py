@@ -164,14 +164,25 @@ def test_a_server_that_needs_a_gpu_does_not_start_without(
 class Driver:
     """A fake libcuda, with the names and the out-parameters of its C interface."""
 
-    def __init__(self, status: int = 0, devices: int = 1, version: int = 13000) -> None:
+    def __init__(
+        self,
+        status: int = 0,
+        devices: int = 1,
+        version: int = 13000,
+        capability: tuple[int, int] = (9, 0),
+    ) -> None:
         self.status, self.devices, self.version = status, devices, version
+        self.capability = capability
 
     def cuInit(self, flags: int) -> int:
         return self.status
 
     def cuDeviceGetCount(self, count: object) -> int:
         count._obj.value = self.devices  # type: ignore[attr-defined]
+        return 0
+
+    def cuDeviceGetAttribute(self, value: object, attribute: int, device: int) -> int:
+        value._obj.value = self.capability[attribute - 75]  # type: ignore[attr-defined]
         return 0
 
     def cuDriverGetVersion(self, version: object) -> int:
@@ -223,6 +234,8 @@ def test_attention_never_uses_cudnn_which_plans_for_every_length() -> None:
         ({"driver": Driver(status=999)}, "cuInit gives 999"),
         ({"driver": Driver(devices=0)}, "no CUDA device .CUDA_VISIBLE_DEVICES is "),
         ({"driver": Driver(version=12040)}, r"supports CUDA 12.*needs CUDA 13: update the driver"),
+        ({"driver": Driver(capability=(7, 0))}, r"compute capability 7\.0.* from 7\.5, 8\.0"),
+        ({"driver": Driver(capability=(10, 0))}, r"compute capability 10\.0"),
         (
             {"libraries": "Failed to load libcublas.so.13: no such file\nPlease follow https://"},
             r"^libcublas.so.13: no such file: install CUDA 13.* or pip install",
