@@ -20,17 +20,20 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
+from loadtest.bench import sleeping_device
 from loadtest.bench.engine_driver import BenchFailed, Driver, FreeSegments, driving, rows_of
 from loadtest.bench.inputs import padded, random_texts, vocabulary_size
 from loadtest.bench.machine import machine_facts
 from loadtest.bench.one_graph import write_one_graph
 from loadtest.bench.random_model import BERT_BASE, build
+from loadtest.bench.sleeping_device import DeviceTimes
 from loadtest.bench.whole_model import OneGraph, answer_all
 from loadtest.http.console import print_text, run_typed
 from loadtest.simulator.traffic import deebert_like, sst2_lengths, uniform
 from models.quality.page import table
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
+from serve.classifier.classifier import SWITCH_INTERVAL_S
 from serve.classifier.variant import model_shape
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
@@ -104,8 +107,14 @@ def bench_engine(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the figures to this file.")
     ] = None,
+    device: Annotated[
+        Path | None,
+        typer.Option(help="A GPU's times, as loadtest/bench/devices/h100.json: a GPU that sleeps."),
+    ] = None,
 ) -> None:
     """Hold the engine against the whole model: a lone text, full load, and its own work."""
+    if device:
+        return _on_sleeping(device)
     num_threads = available_threads()
     machine = machine_facts(num_threads)
     with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("exporting") as says:
@@ -121,6 +130,14 @@ def bench_engine(
         lines = [bar._asdict() | {"met": bar.met} for bar in bars]
         document = {"machine": machine, "model": loaded.name, "bars": lines}
         json_file.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _on_sleeping(file: Path) -> None:
+    """Print rows per second on a GPU that sleeps."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)  # as the server does
+    with tempfile.TemporaryDirectory() as folder:
+        lines = list(sleeping_device.measure(DeviceTimes.read(file), Path(folder, "bundle")))
+    print_text(Console(), table(list(lines[0]), [list(line.values()) for line in lines]))
 
 
 def measure(

@@ -16,11 +16,11 @@ from functools import partial
 from itertools import starmap
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from loadtest.bench.engine_driver import driving, rows_of
+from loadtest.bench.full_load import LONG, SHORT, Line, rates
 from loadtest.bench.gpu.variant import (
     TOLERANCE,
     DeviceVariant,
@@ -30,16 +30,15 @@ from loadtest.bench.gpu.variant import (
     reference,
 )
 from loadtest.bench.gpu.whole_model import captured, whole_model
-from loadtest.bench.inputs import Shape, random_inputs, random_texts
+from loadtest.bench.inputs import Shape, random_inputs
 from loadtest.bench.machine import gpu_name, machine_facts
 from loadtest.bench.random_model import BERT_BASE, build
-from loadtest.bench.whole_model import Answer, answer_all
-from loadtest.simulator.traffic import read_mix, sst2_lengths
+from loadtest.bench.whole_model import Answer
 from models.quality.page import table
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import FOR_GPUS
 from serve.classifier.classifier import SWITCH_INTERVAL_S
-from serve.engine.scheduler import BatchLimits
+from serve.classifier.options import BATCH_LIMITS
 from serve.engine.warm_up import steps
 from serve.errors import OfframpError
 from serve.runtime import cuda_provider as cuda
@@ -53,9 +52,6 @@ _SHAPES = {
 _TOKEN_LIMITS = {"cuda": (2048, 16_384), "cpu": (256,)}
 _NUM_ROWS = 200  # of the check in batches
 _FEW = 3  # active exits of the second contender
-_MAX_ROWS, _FLIGHT, _MEAN_TOKENS = 512, 3, 25
-
-Line: TypeAlias = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,8 +127,11 @@ class Run(NamedTuple):
             if self.whole:
                 line["whole_ms"] = self._ms(partial(map, self.whole, [inputs]))[0]
             if self.graph and variant.device == "cuda":
-                replay = captured(self.graph, inputs)
-                line["captured_ms"] = self._ms(partial(map, replay, [inputs]))[0]
+                try:
+                    replay = captured(self.graph, inputs)
+                    line["captured_ms"] = self._ms(partial(map, replay, [inputs]))[0]
+                except Exception as error:  # ONNX Runtime's errors have no common type
+                    print(f"{shape}: no CUDA graph: {error}")
             line["until_ms"] = until = self._ms(partial(steps, variant.chain, *inputs))
             bound = min(line["whole_ms"] or 0.0, line["captured_ms"] or math.inf)
             paying = [e for e, ms in zip(variant.shape.exits, until, strict=True) if ms < bound]
@@ -140,26 +139,14 @@ class Run(NamedTuple):
 
     def loads(self) -> Iterator[Line]:
         """Yield rows per second, rows always waiting: the engine, and the whole model."""
-        variant, depth = self.variant, self.variant.shape.exits[-1]
-        every = len(variant.chain)
-        models = [variant.presenting(number) for number in (every, min(_FEW, every))]
+        variant, every = self.variant, len(self.variant.chain)
+        models = [variant.presenting(number) for number in (every, min(_FEW, every), 1)]
         for most in _TOKEN_LIMITS[variant.device]:
-            limits, flight = BatchLimits(_MAX_ROWS, most), _FLIGHT * most // _MEAN_TOKENS
-            lengths = np.minimum(sst2_lengths(4 * flight, seed=1), variant.max_tokens)
-            texts, base = random_texts(lengths, variant.vocabulary), None
-            if self.whole:
-                work = partial(answer_all, self.whole, texts, flight, limits)
-                base = 1e3 * len(texts) / self._ms(partial(map, work, [variant.shape.pad_id]))[0]
-            for name in (f"uniform:1-{depth}", f"deebert:{0.4 * depth:g}", "never"):
-                line: Line = {"tokens in a batch": most, "exits": name, "whole": base}
-                wanted = read_mix(name, depth).assign(lengths)
-                for runner, shape in models:
-                    exits = np.array(shape.exits)
-                    layers = exits[np.searchsorted(exits, wanted)].tolist()
-                    with driving(runner, shape, limits) as driver:
-                        took = [driver.run(rows_of(shape, texts, layers), flight) for _ in "12"]
-                    line[f"{len(exits)} exits"] = len(texts) / min(took)
-                yield line
+            limits = replace(BATCH_LIMITS[variant.device], max_tokens=most)
+            for mean in (SHORT, LONG):
+                yield from rates(
+                    models, self.whole, variant.vocabulary, variant.max_tokens, limits, mean
+                )
 
     def _ms(self, run: Callable[[], Iterable[object]]) -> list[float]:
         """Return the median milliseconds until each thing that a run gives; two runs warm up."""
