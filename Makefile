@@ -148,7 +148,7 @@ zoo: $(if $(filter file,$(origin MODEL)),$(ZOO:%=zoo/%),zoo/$(MODEL)) ## train a
 # All but the shipped one land in build/zoo: `make serve MODEL=mrpc-minilm` takes them from there.
 # The bundle's rules are chosen on dev and certified on texts that no training has seen.
 define certify
-	$(BIN)/offramp export $(1) --out bundles/$(notdir $(1)) --precision fp32,int8 --force
+	$(BIN)/offramp export $(1) --out bundles/$(notdir $(1)) --precision fp32,int8,fp16 --force
 	$(BIN)/offramp calibrate bundles/$(notdir $(1)) --also $(1) \
 	  --tuning $(DATA)/$(call of,$(notdir $(1)))/dev.tsv \
 	  --data build/zoo/$(call of,$(notdir $(1)))/held-out.tsv

@@ -257,15 +257,18 @@ def _check(job: CalibrationJob, bundle: Bundle) -> None:
             raise TrainingFailed(problem)
 
 
+FP16_ON_CPU = (
+    "fp16 is certified as a CPU computes it, and a GPU rounds otherwise: on an H100 one of 2,693 "
+    "sentences left at another layer"
+)
+
+
 def _placements(job: CalibrationJob, bundle: Bundle, console: Console) -> list[Placement]:
     wanted = job.precisions or tuple(bundle.manifest.variants)
     placements = [place(bundle, job.device, precision) for precision in wanted]
-    on_cpu = [p for p in placements if p == Placement("cpu", "fp16")]
-    if on_cpu == placements:
-        raise TrainingFailed(f"{bundle.name}: fp16 runs on a GPU, and there is none here")
-    if on_cpu:
-        _note(console, "fp16 is left out: it runs on a GPU, and there is none here")
-    return [placement for placement in placements if placement not in on_cpu]
+    if Placement("cpu", "fp16") in placements:
+        _note(console, FP16_ON_CPU)
+    return placements
 
 
 def _note(console: Console, text: str) -> None:

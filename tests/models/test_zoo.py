@@ -39,7 +39,7 @@ def policy() -> Policy:
 def test_folder_holds_the_model_and_nothing_else() -> None:
     files = list(FOLDER.iterdir())
     kept = {path.name for path in files if path.name.startswith("certifying-")}
-    assert {name.split("-")[1] for name in kept} == {"fp32", "int8"}
+    assert {name.split("-")[1] for name in kept} == {"fp32", "int8", "fp16"}
     assert {path.name for path in files} - kept == {
         *("README.md", "calibration.json", "config.json", "model.safetensors", "policy.json"),
         *("recording.npy", "tokenizer.json", "tokenizer_config.json"),
