@@ -38,7 +38,8 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
         f"transformers {source.transformers_version}.",
         "",
     ]
-    return with_certificates("\n".join(lines), calibration.ladders)
+    wish = manifest.policy.wish_for(None)
+    return with_certificates("\n".join(lines), calibration.ladders, wish)
 
 
 def _origin(manifest: Manifest) -> str:

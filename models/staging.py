@@ -25,11 +25,24 @@ class FolderKind(NamedTuple):
 
 
 def check_replaceable(out: Path, kind: FolderKind) -> None:
-    """Raise the kind's error unless `out` is of the kind, is empty, or does not exist."""
+    """Raise the kind's error unless `out` is of the kind, is empty, or can be made."""
+    check_writable(
+        next((each for each in out.absolute().parents if each.exists()), out), kind.error
+    )
     if not out.exists():
         return
     if not out.is_dir() or (any(out.iterdir()) and not (out / kind.marker).is_file()):
         raise kind.error(f"{out} exists and is no {kind.name}: choose another place for --out")
+
+
+def check_writable(folder: Path, error: type[OfframpError]) -> None:
+    """Raise the error unless files can be made in a folder."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as reason:
+        raise error(
+            f"{folder} cannot be written ({reason.strerror}): choose another place"
+        ) from None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,27 +18,28 @@ from export.errors import ExportFailed
 from models.checkpoints import LoadedCheckpoint, load
 from models.data.columns import KNOWN, Columns
 from models.errors import TrainingFailed
-from models.model_folder import as_file
 from models.progress import progress
 from models.quality.calibrate import CalibrationJob, calibrate
 from models.quality.data import token_hashes
 from models.quality.recorded import recorded
 from models.quality.source import TorchSource
-from models.quality.stored import replace_files
+from models.quality.stored import store_policy
 from models.staging import check_replaceable
 from models.training.device import available, has_bf16
 from models.training.job import FROZEN, ModelChoice, TrainConfig, TrainJob, default_lr
 from models.training.objective import Objective
 from models.training.options import CHECKPOINT
 from models.training.train import train
+from serve.bounded_file import read_file
 from serve.bundle.loader import CALIBRATION, MANIFEST, load_bundle, sha256_of
 from serve.bundle.manifest import Precision
 from serve.policy.target import Target, TargetChoice
+from serve.runtime.hardware import available_threads
 
 EPOCHS = 2
 # Longer texts are cut while the exits are trained; the bundle takes all that the classifier takes.
 MAX_TRAINED_TOKENS = 512
-_STATE = "adopt.json"
+_STATE, _MOST_STATE = "adopt.json", 1 << 16
 CALIBRATING = "calibrating.jsonl"
 _SAMPLE_TEXTS = 64
 # Times in those of the classifier for the same texts, as MiniLM-L6 took them on two cores.
@@ -95,6 +97,7 @@ def steps(job: Adoption, console: Console) -> list[Step]:
             f"{job.classifier} is a bundle already: `offramp calibrate` certifies its exits"
         )
     check_replaceable(job.out, BUNDLE)
+    busy, cores = os.getloadavg()[0], available_threads()  # before this run's own work
     with console.status("reading the texts"):
         texts = read(job.texts, job.columns)
     with console.status("reading the classifier, and the texts as its tokens"):
@@ -104,6 +107,12 @@ def steps(job: Adoption, console: Console) -> list[Step]:
         _check_unchanged(job)
     with console.status("timing the classifier"):
         found = _steps(job, loaded, parts)
+    if busy > cores / 2:
+        console.print(
+            f"note: this machine is busy (load average {busy:.1f} on {cores} cores), and times are "
+            "as of now: shorter when it is idle",
+            highlight=False,
+        )
     return found
 
 
@@ -120,11 +129,10 @@ def print_plan(job: Adoption, planned: list[Step], console: Console) -> None:
 
 def make_default(job: Adoption, target: Target) -> None:
     """Let requests without a wish of their own get this target, or the profile that says so."""
-    manifest, choice = load_bundle(job.out).manifest, TargetChoice(target=target)
-    named = (name for name, each in manifest.policy.profiles.items() if each == choice)
-    policy = manifest.policy.model_copy(update={"default": next(named, choice)})
-    changed = manifest.model_copy(update={"policy": policy})
-    replace_files(job.out, {MANIFEST: as_file(changed).encode()})
+    bundle, choice = load_bundle(job.out), TargetChoice(target=target)
+    policy = bundle.manifest.policy
+    named = (name for name, each in policy.profiles.items() if each == choice)
+    store_policy(bundle, policy.model_copy(update={"default": next(named, choice)}))
 
 
 def run(job: Adoption, planned: list[Step], console: Console) -> None:
@@ -301,9 +309,9 @@ def _read(job: Adoption) -> tuple[str, list[str]]:
     """Return the fingerprint of the run that the folder is of, and the steps that are done."""
     path = job.work / _STATE
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(read_file(path, _MOST_STATE))
         return str(found["of"]), [str(name) for name in found["done"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TrainingFailed(f"{path} cannot be read: remove {job.work} to start anew") from error
 
 

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from models.pretraining.job import PretrainJob
-from models.quality.card import FIGURES, TRAINING, hundredths, replace_between
+from models.quality.card import (
+    FIGURES,
+    TRAINING,
+    card_bytes,
+    hundredths,
+    read_card,
+    replace_between,
+)
 from models.quality.page import table
 from models.training.provenance import as_repeated
 from serve.bundle.calibration import ExitFigures
@@ -52,9 +59,9 @@ def write_card(
         "turn.",
         *as_repeated(command(job)),
     ]
-    card = path.read_text("utf-8") if path.is_file() else _NEW_CARD.format(name=job.out.name)
+    card = read_card(path) if path.is_file() else _NEW_CARD.format(name=job.out.name)
     card = replace_between(card, FIGURES, figures)
-    path.write_text(replace_between(card, TRAINING, "\n".join(training)), "utf-8")
+    path.write_bytes(card_bytes(replace_between(card, TRAINING, "\n".join(training))))
 
 
 def command(job: PretrainJob) -> str:

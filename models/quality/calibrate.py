@@ -26,6 +26,7 @@ from models.quality.source import BundleSource
 from models.quality.stored import dropped, repair, store, store_in_model
 from models.quality.temperatures import fit_score_temperatures
 from models.quality.trained import check_unseen
+from models.staging import check_writable
 from serve.bundle.loader import Bundle, load_bundle
 from serve.classifier.score_map import ScoreMap
 from serve.policy.flag import check_flag, problem_of_flag
@@ -247,7 +248,9 @@ def _check_once(files: Sequence[TextFile]) -> None:
 def _check(job: CalibrationJob, bundle: Bundle) -> None:
     if len(bundle.manifest.exits) < 2:
         raise TrainingFailed(f"{bundle.name} has a single exit: no text can leave early")
+    check_writable(bundle.folder, TrainingFailed)
     if job.model:
+        check_writable(job.model, TrainingFailed)
         if not (job.model / CONFIG).is_file():
             raise TrainingFailed(f"{job.model} is no model folder: {CONFIG} is missing")
         read_calibration(job.model)

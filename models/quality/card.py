@@ -7,9 +7,13 @@ hand-written sections survive a new training run.
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from models.errors import UnusableData
 from models.quality.page import table
+from serve.bounded_file import UnfitFile, read_file
 from serve.bundle.calibration import VariantCalibration
 from serve.policy.ladder import OF_REFERENCE, SCORE_TOLERANCE, Decisions, Ladder, Loss, Rung
+from serve.policy.profile import RuleOrTarget
+from serve.policy.target import TargetChoice
 from serve.rules import DecisionRule
 from serve.rules.traits import Task, Traits
 
@@ -17,6 +21,7 @@ FIGURES = ("<!-- figures: written by offramp -->", "<!-- end of figures -->")
 TRAINING = ("<!-- training: written by offramp -->", "<!-- end of training -->")
 CERTIFICATES = ("<!-- certificates: written by offramp -->", "<!-- end of certificates -->")
 TRAINING_HEADING = "## Training"
+_MOST_BYTES = 4 << 20
 
 # By task: Hugging Face's pipeline tag, and a description.
 KINDS: dict[Task, tuple[str, str]] = {
@@ -52,22 +57,40 @@ metrics: [{metrics}]
 """
 
 
+def read_card(path: Path) -> str:
+    """Return a card that may be anybody's; bytes that are no UTF-8 are written as they were.
+
+    Raises:
+        UnusableData: it is no regular file, or too large.
+    """
+    try:
+        card = read_file(path, _MOST_BYTES).decode(errors="surrogateescape")
+    except UnfitFile as error:
+        raise UnusableData(f"{path} {error}") from None
+    return card.replace("\r\n", "\n")
+
+
+def card_bytes(card: str) -> bytes:
+    """Return the content of a card's file."""
+    return card.encode(errors="surrogateescape")
+
+
 def write_card(folder: Path, traits: Traits, calibration: VariantCalibration) -> None:
     """Write the figures into the folder's README.md, and create the file if there is none."""
     path = folder / "README.md"
-    card = path.read_text("utf-8") if path.is_file() else _new_card(folder, traits, calibration)
-    path.write_text(replace_between(card, FIGURES, exit_table(calibration)), "utf-8")
+    card = read_card(path) if path.is_file() else _new_card(folder, traits, calibration)
+    path.write_bytes(card_bytes(replace_between(card, FIGURES, exit_table(calibration))))
 
 
 def write_training(folder: Path, description: str) -> None:
     """Write the training section of the card, unless the card has a hand-written one."""
     path = folder / "README.md"
-    card = path.read_text("utf-8")
-    if TRAINING[0] in card:
-        path.write_text(replace_between(card, TRAINING, description), "utf-8")
-    elif f"\n{TRAINING_HEADING}\n" not in card:
+    card = read_card(path)
+    if TRAINING[0] not in card:
+        if f"\n{TRAINING_HEADING}\n" in card:
+            return
         card = f"{card.rstrip()}\n\n{TRAINING_HEADING}\n"
-        path.write_text(replace_between(card, TRAINING, description), "utf-8")
+    path.write_bytes(card_bytes(replace_between(card, TRAINING, description)))
 
 
 def _new_card(folder: Path, traits: Traits, calibration: VariantCalibration) -> str:
@@ -117,12 +140,20 @@ LOST: dict[Loss, str] = {
 }
 
 
-def with_certificates(card: str, ladders: Sequence[Ladder]) -> str:
-    """Return a card with its section on certified rules rewritten; without ladders, unchanged."""
-    return replace_between(card, CERTIFICATES, certificates(ladders)) if ladders else card
+def with_certificates(
+    card: str, ladders: Sequence[Ladder], wish: RuleOrTarget | None = None
+) -> str:
+    """Return a card with its section on certified rules rewritten; without ladders, unchanged.
+
+    Args:
+        card: as it is.
+        ladders: of the bundle.
+        wish: what requests get that ask for nothing; None if that is not known.
+    """
+    return replace_between(card, CERTIFICATES, certificates(ladders, wish)) if ladders else card
 
 
-def certificates(ladders: Iterable[Ladder]) -> str:
+def certificates(ladders: Iterable[Ladder], wish: RuleOrTarget | None = None) -> str:
     """Return Markdown: what the certificates promise, and a table of each ladder's rungs."""
     lines = [
         "## Certified rules",
@@ -131,9 +162,31 @@ def certificates(ladders: Iterable[Ladder]) -> str:
         "texts, for one precision with just these weights and exits. The bound fails to hold with "
         "probability delta. n counts the certifying texts, which did not choose the rules.",
     ]
+    if wish:
+        said = wish.model_dump_json(exclude_none=True)
+        lines += ["", f"By this policy requests without `exit` get `{said}`; its rule is **bold**."]
     for ladder in ladders:
-        lines += ["", *_ladder(ladder)]
+        lines += ["", *_ladder(ladder, wish)]
     return "\n".join(lines)
+
+
+def _in_use(ladder: Ladder, wish: RuleOrTarget | None) -> Rung | None:
+    """Return the rung of a wish; None if it has none, or none but a server's times tell which."""
+    if not isinstance(wish, TargetChoice):
+        return next((rung for rung in ladder.rungs if rung.rule == wish), None)
+    target = wish.target
+    if not target.losses or target.speedup or target.max_layers or target.max_ms or target.decides:
+        return None
+    kept = [
+        rung
+        for rung in ladder.rungs
+        if all(
+            (rung.full_depth and loss not in OF_REFERENCE)
+            or ((found := rung.certificate(loss)) and found.epsilon <= most)
+            for loss, most in target.losses.items()
+        )
+    ]
+    return min(kept, key=ladder.mean_layers, default=None)
 
 
 def describe_loss(loss: Loss, ladder: Ladder) -> str:
@@ -203,7 +256,8 @@ def _keeps(rung: Rung, loss: Loss, bound: float | None) -> bool:
     return certificate is not None and certificate.epsilon <= bound
 
 
-def _ladder(ladder: Ladder) -> list[str]:
+def _ladder(ladder: Ladder, wish: RuleOrTarget | None) -> list[str]:
+    used = _in_use(ladder, wish)
     losses: list[Loss] = ["disagreement"]
     losses += ["metric"] if ladder.metric else []
     losses += ["score"] if ladder.score_temperatures else []
@@ -211,7 +265,11 @@ def _ladder(ladder: Ladder) -> list[str]:
     files = ", ".join(f"`{d.name}` ({d.rows} texts, sha256 `{d.sha256[:12]}...`)"
                       for d in ladder.data)  # fmt: skip
     rows = [
-        [r.rule.text(), f"{ladder.mean_layers(r):.2f}", *(_promise(r, loss) for loss in losses)]
+        [
+            f"**{r.rule.text()}**" if r is used else r.rule.text(),
+            f"{ladder.mean_layers(r):.2f}",
+            *(_promise(r, loss) for loss in losses),
+        ]
         for r in ladder.rungs
     ]
     return [

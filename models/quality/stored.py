@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from pydantic_core import from_json, to_json
 
 from models.model_folder import as_file, read_calibration
-from models.quality.card import with_certificates
+from models.quality.card import card_bytes, read_card, with_certificates
 from models.quality.recorded import Recorded
+from serve.bounded_file import read_file
 from serve.bundle.calibration import Calibration
-from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, sha256_of
+from serve.bundle.loader import CALIBRATION, MANIFEST, MOST_BYTES, Bundle, sha256_of
 from serve.bundle.manifest import Manifest
 from serve.bundle.recording import CERTIFYING, MOST_CERTIFYING_BYTES, certifying_files
+from serve.policy.document import Policy
 from serve.policy.ladder import OF_REFERENCE, Ladder
 
 README = "README.md"
@@ -43,14 +45,26 @@ def store(
         certifying: the texts that certify it, to be kept; None to keep none.
     """
     calibration = with_ladder(bundle.calibration, ladder)
-    contents = _contents(bundle.folder, calibration, README in manifest.files)
-    contents |= recording_of(ladder, certifying)
-    hashes = {name: sha256(content).hexdigest() for name, content in contents.items()}
+    contents = {CALIBRATION: as_file(calibration).encode(), **recording_of(ladder, certifying)}
     older = certifying_files(ladder).values()
     kept = {name: digest for name, digest in manifest.files.items() if name not in older}
-    manifest = manifest.model_copy(update={"files": kept | hashes})
+    manifest = manifest.model_copy(update={"files": kept})
+    return _stored(replace(bundle, calibration=calibration), manifest, contents)
+
+
+def store_policy(bundle: Bundle, policy: Policy) -> Bundle:
+    """Write another policy into a bundle, and into its card; return the bundle as it now is."""
+    return _stored(bundle, bundle.manifest.model_copy(update={"policy": policy}), {})
+
+
+def _stored(bundle: Bundle, manifest: Manifest, contents: Mapping[str, bytes]) -> Bundle:
+    """Write files, the card where there is one, and the manifest."""
+    if README in manifest.files:
+        contents = {**contents, README: _card(bundle.folder, bundle.calibration, manifest.policy)}
+    hashes = {name: sha256(content).hexdigest() for name, content in contents.items()}
+    manifest = manifest.model_copy(update={"files": manifest.files | hashes})
     replace_files(bundle.folder, {**contents, MANIFEST: as_file(manifest).encode()})
-    return replace(bundle, manifest=manifest, calibration=calibration)
+    return replace(bundle, manifest=manifest)
 
 
 def store_in_model(folder: Path, ladder: Ladder, certifying: Recorded | None = None) -> None:
@@ -59,19 +73,18 @@ def store_in_model(folder: Path, ladder: Ladder, certifying: Recorded | None = N
     See `store`.
     """
     calibration = with_ladder(read_calibration(folder), ladder)
-    contents = _contents(folder, calibration, (folder / README).is_file())
+    contents = {CALIBRATION: as_file(calibration).encode()}
+    if (folder / README).is_file():
+        contents[README] = _card(folder, calibration)
     for name in certifying_files(ladder).values():
         (folder / name).unlink(missing_ok=True)  # of other texts, perhaps
     replace_files(folder, contents | recording_of(ladder, certifying))
 
 
-def _contents(folder: Path, calibration: Calibration, has_card: bool) -> dict[str, bytes]:
-    """Return the files that a calibration changes."""
-    contents = {CALIBRATION: as_file(calibration).encode()}
-    if has_card:
-        card = (folder / README).read_text("utf-8")
-        contents[README] = with_certificates(card, calibration.ladders).encode()
-    return contents
+def _card(folder: Path, calibration: Calibration, policy: Policy | None = None) -> bytes:
+    """Return the card with the rules that a calibration certifies."""
+    wish = policy.wish_for(None) if policy else None
+    return card_bytes(with_certificates(read_card(folder / README), calibration.ladders, wish))
 
 
 def recording_of(ladder: Ladder, certifying: Recorded | None) -> dict[str, bytes]:
@@ -182,8 +195,9 @@ def repair(folder: Path) -> bool:
         Whether the manifest was out of date.
     """
     try:
-        manifest = from_json((folder / MANIFEST).read_bytes())
-        Calibration.model_validate_json((folder / CALIBRATION).read_bytes())
+        manifest = from_json(read_file(folder / MANIFEST, MOST_BYTES[MANIFEST]))
+        content = read_file(folder / CALIBRATION, MOST_BYTES[CALIBRATION])
+        Calibration.model_validate_json(content)
         files = manifest["files"]
         ours = [CALIBRATION, README, *(n for n in files if n.startswith(CERTIFYING))]
         listed = {name: sha256_of(folder / name) for name in ours}

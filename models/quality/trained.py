@@ -1,13 +1,16 @@
 """Which texts a model was trained on: hashes of their tokens, in a file beside its card."""
 
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.errors import UnusableData
-from models.quality.card import TRAINING
+from models.quality.card import TRAINING, read_card
 from models.quality.data import LabelledText, TextFile, token_hashes
+from serve.bounded_file import UnfitFile, read_file
 from serve.bundle.loader import Bundle
 from serve.tokenization.tokenizer import TextEncoder, Tokens
 
@@ -16,6 +19,8 @@ TRAINED = "trained.npz"
 _CARD = "MODEL.md"
 # The share of the certifying texts that the training may have seen.
 _MOST_SEEN = 0.01
+# 30 million texts.
+_MOST_BYTES = 256 << 20
 
 
 def write_trained(folder: Path, tokens: Iterable[Tokens], max_tokens: int) -> None:
@@ -27,7 +32,7 @@ def write_trained(folder: Path, tokens: Iterable[Tokens], max_tokens: int) -> No
 def check_unseen(
     bundle: Bundle, files: Sequence[TextFile], certifying: Sequence[LabelledText]
 ) -> str | None:
-    """Return a note if the training has seen some of the texts that certify.
+    """Return a note if the training has seen some of the texts that certify, or was judged by them.
 
     Raises:
         UnusableData: a file is the training's own, or more than 1 % of the texts were seen.
@@ -38,10 +43,18 @@ def check_unseen(
                 f"{file.path}: the model was trained on this very file, on which it is surer than "
                 "on texts of your clients; certify on others"
             )
+    measured = {each.data.sha256 for each in bundle.calibration.variants.values()}
+    chose = [str(file.path) for file in files if file.data.sha256 in measured]
+    note = f"{', '.join(chose)} measured the model in training, and may have chosen its weights"
+    said = _check_texts(bundle, certifying)
+    return "; ".join([*([note] if chose else []), *([said] if said else [])]) or None
+
+
+def _check_texts(bundle: Bundle, certifying: Sequence[LabelledText]) -> str | None:
+    """Return how many texts were seen in training, or raise; None if none was."""
     if not (bundle.folder / TRAINED).is_file():
         return None
-    with np.load(bundle.folder / TRAINED) as known:
-        trained, max_tokens = known["hashes"], int(known["max_tokens"])
+    trained, max_tokens = _read_trained(bundle.folder / TRAINED)
     texts = {place: each.text for place, each in enumerate(certifying)}
     encoded = TextEncoder(bundle.tokenizer_path, max_tokens).encodings(texts, truncate=True)
     hashes = np.unique(np.array(token_hashes(map(Tokens.of, encoded.values())), np.uint64))
@@ -55,8 +68,19 @@ def check_unseen(
     return said if seen else None
 
 
+def _read_trained(path: Path) -> tuple[NDArray[np.uint64], int]:
+    """Return hashes and length, of a file that may be anybody's."""
+    try:
+        with np.load(io.BytesIO(read_file(path, _MOST_BYTES))) as known:
+            if sum(each.file_size for each in known.zip.infolist()) > _MOST_BYTES:
+                raise UnfitFile(f"holds more than {_MOST_BYTES} bytes")
+            return known["hashes"].astype(np.uint64), int(known["max_tokens"])
+    except Exception as error:  # damaged files raise various errors
+        raise UnusableData(f"{path} cannot be read: {error}; export the model again") from None
+
+
 def _training_section(bundle: Bundle) -> str:
     """Return what the model's card says of its training."""
     card = bundle.folder / _CARD
-    text = card.read_text("utf-8") if card.is_file() else ""
+    text = read_card(card) if card.is_file() else ""
     return text.partition(TRAINING[0])[2].partition(TRAINING[1])[0]

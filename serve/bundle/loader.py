@@ -27,7 +27,7 @@ MANIFEST, TOKENIZER, CALIBRATION = "manifest.json", "tokenizer.json", "calibrati
 # Others are hashed, which takes a second for each GiB.
 _MOST_OF_OTHERS = 32 << 30
 _PART_BYTES = 1 << 20
-_MOST_BYTES = {MANIFEST: 4 << 20, CALIBRATION: 8 << 20, TOKENIZER: 64 << 20, RECORDING: 1 << 30}
+MOST_BYTES = {MANIFEST: 4 << 20, CALIBRATION: 8 << 20, TOKENIZER: 64 << 20, RECORDING: 1 << 30}
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def sha256_of(path: Path, stopping: Callable[[], bool] = lambda: False) -> str:
 def sha256_of_manifest(folder: str | Path) -> str | None:
     """Return the sha256 of a bundle's manifest; None if there is none that can be read."""
     try:
-        return hashlib.sha256(read_file(Path(folder) / MANIFEST, _MOST_BYTES[MANIFEST])).hexdigest()
+        return hashlib.sha256(read_file(Path(folder) / MANIFEST, MOST_BYTES[MANIFEST])).hexdigest()
     except (UnfitFile, OSError):
         return None
 
@@ -286,7 +286,7 @@ def _validate(model: type[_Model], content: bytes, path: Path) -> _Model:
 
 def _read(folder: Path, name: str) -> bytes:
     try:
-        return read_file(folder / name, _MOST_BYTES[name])
+        return read_file(folder / name, MOST_BYTES[name])
     except (UnfitFile, OSError) as error:
         raise InvalidBundle(f"{folder}/{name} {_reason(error)}") from None
 
@@ -305,7 +305,7 @@ def _check_scores(folder: Path, manifest: Manifest, calibration: Calibration) ->
 
 def _verify(folder: Path, name: str, expected: str, stopping: Callable[[], bool]) -> None:
     path = _locate(folder, name)
-    most = _MOST_BYTES.get(name, _MOST_OF_OTHERS)
+    most = MOST_BYTES.get(name, _MOST_OF_OTHERS)
     if path.stat().st_size > most:
         raise InvalidBundle(f"{folder}/{name} has more than {most} bytes")
     if sha256_of(path, stopping) != expected:

@@ -4,7 +4,7 @@ import pytest
 
 from export.bundle_folder import BUNDLE
 from export.errors import ExportFailed
-from models.staging import staged
+from models.staging import check_replaceable, staged
 
 
 def write(out: Path, text: str) -> None:
@@ -78,3 +78,10 @@ def test_a_place_that_is_no_bundle_is_refused_and_unchanged(
     with pytest.raises(ExportFailed, match=message), staged(tmp_path / out, BUNDLE):
         pytest.fail("the block must not run")
     assert path.read_text() == "years of work"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file" / "bundle", Path("/proc/new/bundle")):
+        with pytest.raises(ExportFailed, match="cannot be written"):
+            check_replaceable(out, BUNDLE)

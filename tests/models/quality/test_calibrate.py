@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from serve.dry_run.answers import AnswerReader
 from serve.dry_run.exit_trial import Totals, Trial
 from serve.dry_run.texts import Texts
 from serve.errors import DeviceUnavailable, InvalidBundle, InvalidRequest
+from serve.policy.document import Policy
 from serve.policy.ladder import Ladder
 from serve.policy.profile import Settings
 from serve.policy.resolution import ChosenExit
@@ -95,6 +97,14 @@ def test_the_bundle_gets_the_profiles_it_lacks_and_a_card(
     card = (folder / "README.md").read_text()
     assert card.startswith("# mine\n")
     assert "(delta 0.05, n " in card
+    assert '`{"target":{"max_disagreement":0.01}}`' in card
+    assert [bold for bold in re.findall(r"\*\*(.*?)\*\*", card) if bold != "bold"] == [
+        fastest_within(ladder_of(load_bundle(folder)), 0.01)
+    ]
+    own = Policy.model_validate({"default": OWN})
+    stored.store_policy(load_bundle(folder), own)
+    assert "**" not in (folder / "README.md").read_text().replace("**bold**", "")
+    assert load_bundle(folder).manifest.policy == own
     run(folder, make_data(), delta=0.1)
     again = (folder / "README.md").read_text()
     assert "(delta 0.1, n " in again
@@ -122,6 +132,16 @@ def test_profiles_promise_from_the_reference_what_is_certified_and_are_served(
         assert ("certify with more texts" in said) == (reference is not None and len(own) < 2)
         with serving_bundles(folder) as server:
             assert server.answer("w1")
+
+
+def fastest_within(ladder: Ladder, most: float) -> str:
+    """Return the fastest rule that is certified for a bound on other answers."""
+    rungs = [
+        rung
+        for rung in ladder.rungs
+        if rung.full_depth or ((c := rung.certificate("disagreement")) and c.epsilon <= most)
+    ]
+    return min(rungs, key=ladder.mean_layers).rule.text()
 
 
 def with_card(folder: Path) -> Path:
@@ -374,6 +394,18 @@ def test_an_interrupt_while_texts_run_changes_nothing_and_says_what_is_certified
     assert result.exit_code != 0
     assert "stopped: certified so far: nothing" in result.stderr
     assert contents(folder) == before
+
+
+def test_a_bundle_that_cannot_be_written_is_refused_before_texts_run(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    folder, data = make_bundle(), make_data()
+    monkeypatch.setattr("models.staging.tempfile.TemporaryFile", refuse)
+    with pytest.raises(TrainingFailed, match="cannot be written"):
+        run(folder, data)
 
 
 def test_an_interrupt_while_files_are_replaced_waits_until_they_fit_together(

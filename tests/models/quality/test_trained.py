@@ -6,10 +6,11 @@ import pytest
 
 from models.errors import UnusableData
 from models.quality.card import TRAINING, replace_between
-from models.quality.data import read_file
+from models.quality.data import data_of, read_file
 from models.quality.source import read_tokens
 from models.quality.trained import TRAINED, write_trained
-from serve.bundle.loader import load_bundle, sha256_of
+from serve.bundle.calibration import Calibration, ExitFigures, VariantCalibration
+from serve.bundle.loader import CALIBRATION, load_bundle, sha256_of
 from serve.tokenization.tokenizer import Text
 from tests.models.quality.conftest import MakeBundle, MakeData
 from tests.models.quality.test_calibrate import run, write_texts
@@ -58,3 +59,34 @@ def test_more_than_one_percent_of_texts_of_the_training_are_refused(
         return
     _, said = run(folder, data, labelled=False, tuning=tuning)
     assert (f"that certify {num_seen} were seen" in said) == bool(num_seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [(TRAINED, b"PK\3\4 no archive"), (TRAINED, b""), ("MODEL.md", None)]
+)
+def test_files_of_a_training_may_be_anything(
+    make_bundle: MakeBundle, make_data: MakeData, name: str, content: bytes | None
+) -> None:
+    folder = make_bundle()
+    path = folder / name
+    if content is None:
+        with path.open("wb") as file:
+            file.truncate(1 << 32)  # takes no room on the disk
+    else:
+        path.write_bytes(content)
+    with pytest.raises(UnusableData, match=name):
+        run(folder, make_data())
+
+
+def test_the_file_that_measured_the_model_in_training_is_named(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()
+    bundle = load_bundle(folder)
+    figures = VariantCalibration(data=data_of(data, 1), exits=(ExitFigures(layer=4, accuracy=1),))
+    calibration = Calibration(variants={"fp32": figures})
+    (folder / CALIBRATION).write_text(calibration.model_dump_json())
+    trained_on(folder, CALIBRATION)
+    assert bundle.calibration != load_bundle(folder).calibration
+    assert "measured the model in training" in run(folder, data)[1]
+    assert "measured the model" not in run(folder, make_data(name="others"), tuning=data)[1]
