@@ -25,7 +25,7 @@ from serve.classifier.model_switch import ModelSwitch
 from serve.classifier.options import EngineOptions
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
-from serve.errors import InvalidBundle, InvalidRequest, LoadFailed, OfframpError
+from serve.errors import InvalidBundle, InvalidRequest, LoadFailed, OfframpError, Unavailable
 from serve.http.settings import ConnectionState
 from serve.logs import fields
 from serve.metrics.metrics import Metrics
@@ -91,6 +91,8 @@ class Assembly:
         """
         try:
             load_bundle(folder, self.stopping)
+        except Unavailable:
+            raise
         except (OfframpError, OSError) as error:
             raise LoadFailed.of(error, folder) from None
 
@@ -109,6 +111,8 @@ class Assembly:
             return self._open(bundle)
         except MemoryError:
             raise LoadFailed("there is not enough memory") from None
+        except Unavailable:
+            raise
         except (OfframpError, OSError) as error:
             raise LoadFailed.of(error, folder) from None
 

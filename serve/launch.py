@@ -34,7 +34,7 @@ from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus
 from serve.servers import tls_files
 
-EXAMPLE = "The movie was awesome."
+EXAMPLE = "Where is my parcel?"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,9 @@ def new(
 @keys.command("list")
 def list_keys(file: KeysFile = DEFAULT_FILE) -> None:
     """List the keys, with tabs between the columns."""
+    found = read_keys(file)
     typer.echo("\t".join(_COLUMNS))
-    for key in read_keys(file):
+    for key in found:
         limits = [
             f"{name}={value}" for name, value in key.limits.model_dump(exclude_none=True).items()
         ]

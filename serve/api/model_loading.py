@@ -16,7 +16,7 @@ from serve.bundle.loader import Bundle
 from serve.bundle.repository import Repository
 from serve.classifier.classifier import Classifier
 from serve.classifier.model_switch import ModelSwitch
-from serve.errors import InvalidRequest, LoadFailed, Overloaded, VersionConflict
+from serve.errors import InvalidRequest, LoadFailed, Overloaded, Unavailable, VersionConflict
 from serve.logs import fields
 from serve.policy.model_set import ModelName, ModelSet, ServedBundle
 
@@ -214,10 +214,12 @@ def _agreed(name: str, prepared: list[Prepared]) -> str:
 
     Raises:
         LoadFailed: one cannot serve the bundle, or they have different bundles.
+        Unavailable: one is stopping.
     """
     if problems := [each for each in prepared if each.problem]:
         where = f" in replica {problems[0].replica}" if len(prepared) > 1 else ""
-        raise LoadFailed(
+        failed = Unavailable if problems[0].stops else LoadFailed
+        raise failed(
             f"{name} was not loaded{where}, and nothing has changed: {problems[0].problem}"
         )
     found = {each.sha256 for each in prepared}

@@ -1,20 +1,22 @@
 """All replicas that serve the same models, and those of a server that is a single process."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import Field
 
 from serve.api.schemas import SparseModel
 from serve.classifier.catalog import Catalog
 from serve.classifier.model_switch import ModelSwitch
-from serve.errors import OfframpError
+from serve.errors import OfframpError, Unavailable
 from serve.metrics.metrics import Metrics
 from serve.policy.live import LivePolicy
 
 _Result = TypeVar("_Result")
+_LONGEST_REST_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,13 @@ class Prepared(NamedTuple):
         replica: the replica's id.
         sha256: hash of the bundle's manifest.
         problem: why it cannot serve the bundle; empty if it can.
+        stops: whether that is because it is stopping.
     """
 
     replica: str
     sha256: str
     problem: str = ""
+    stops: bool = False
 
     @classmethod
     async def of(cls, replica: str, here: ModelSwitch, name: str, folder: str) -> Self:
@@ -123,18 +127,19 @@ class Prepared(NamedTuple):
         try:
             return cls(replica, await here.prepare(name, folder))
         except OfframpError as error:
-            return cls(replica, "", str(error))
+            return cls(replica, "", str(error), isinstance(error, Unavailable))
 
 
 class SharedCall(Generic[_Result]):
     """Makes one call at a time, on the event loop that asks for it.
 
     Who asks while a call runs gets the result of the next one, with all others who ask meanwhile.
-    So every result was made after it was asked for.
+    So every result was made after it was asked for. Calls have a fifth of the time at most: after
+    each there is a rest, so that those who ask without end leave the machine to other requests.
     """
 
     def __init__(self, call: Callable[[], Awaitable[_Result]]) -> None:
-        self._call = call
+        self._call, self._rests_until_s = call, 0.0
         self._running: asyncio.Task[_Result] | None = None
         self._next: asyncio.Task[_Result] | None = None
 
@@ -148,8 +153,16 @@ class SharedCall(Generic[_Result]):
     async def _after(self, running: "asyncio.Task[_Result] | None") -> _Result:
         if running is not None:
             await asyncio.wait([running])
+        begun_s = time.monotonic()
+        if begun_s < self._rests_until_s:
+            await asyncio.sleep(self._rests_until_s - begun_s)
+            begun_s = time.monotonic()
         self._running, self._next = self._next, None
-        return await self._call()
+        try:
+            return await self._call()
+        finally:
+            ended_s = time.monotonic()
+            self._rests_until_s = ended_s + min(4 * (ended_s - begun_s), _LONGEST_REST_S)
 
 
 class Replicas(Protocol):

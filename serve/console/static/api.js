@@ -22,6 +22,9 @@ export function address(path) {
   return new URL(path.replace(/^\//, ""), ROOT);
 }
 
+// Characters that are not seen or turn the order of others round: no name or label shows as another.
+const UNSEEN = /[\x80-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e0fff}]/gu;
+
 // Returns the JSON of an answer, or its text.
 export async function call(method, path, body, signal) {
   const headers = key.value ? { "X-API-Key": key.value } : {};
@@ -33,7 +36,7 @@ export async function call(method, path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new Failed(0, "unreachable", "The server does not answer.");
   }
-  const text = await answer.text();
+  const text = (await answer.text()).replace(UNSEEN, "\ufffd");
   const json = (answer.headers.get("content-type") || "").startsWith("application/json");
   if (answer.ok) return json ? JSON.parse(text || "null") : text;
   const { code, message } = (json && JSON.parse(text).error) || {};

@@ -207,7 +207,7 @@ async def model_statistics(
     context: AppContext, classifiers: list[Classifier]
 ) -> list[dict[str, Any]]:
     """Return what models have done, on all replicas."""
-    page = (await context.replicas.metrics_text()).decode()
+    page = await context.replicas.metrics_text()
     # On a thread: reading a page takes many milliseconds.
     return await asyncio.to_thread(lambda: [statistics_of(page, each) for each in classifiers])
 

@@ -1,7 +1,9 @@
 """Statistics of models in Triton's terms, read from our metrics."""
 
+import threading
 from collections import defaultdict
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -23,16 +25,19 @@ _APART = {
 }
 
 _Sums = dict[tuple[str, str], float]
+# All who ask at once have the same page, which one of them reads.
+_reading: Final = threading.Lock()
 
 
-def statistics_of(page: str, classifier: Classifier) -> dict[str, Any]:
+def statistics_of(page: bytes, classifier: Classifier) -> dict[str, Any]:
     """Return what a page of metrics says of a model since its replicas started, in Triton's terms.
 
     Rows that run through the first segment together are one execution. The time of `success`
     includes that of requests that got an error. `compute_input` is tokenization, `compute_infer`
     the runs of all segments, `compute_output` the judging of batches.
     """
-    sums = _sums(page, classifier.name)
+    with _reading:
+        sums = _sums(page)[classifier.name]
     first_layer = str(classifier.bundle.manifest.exit_layers[0])
     succeeded = sums["offramp_requests_total", "200"]
     return {
@@ -64,17 +69,17 @@ def _duration(count: float, seconds: float = 0.0) -> dict[str, int]:
     return {"count": int(count), "ns": round(seconds * 1e9)}
 
 
-def _sums(page: str, model: str) -> _Sums:
-    """Return the sums of a model's samples by name and the label that keeps them apart."""
-    sums: _Sums = defaultdict(float)
+@lru_cache(maxsize=1)
+def _sums(page: bytes) -> dict[str, _Sums]:
+    """Return by model the sums of its samples, by name and the label that keeps them apart."""
+    sums: dict[str, _Sums] = defaultdict(lambda: defaultdict(float))
     # Most lines are of other metrics, and reading one takes long.
-    lines = [line for line in page.splitlines() if line.startswith(tuple(_APART))]
+    lines = [line for line in page.decode().splitlines() if line.startswith(tuple(_APART))]
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
             apart, labels = _APART.get(sample.name), sample.labels
-            if apart is None or labels.get("model") != model or _describes(labels.get("route", "")):
-                continue
-            sums[sample.name, labels.get(apart, "")] += sample.value
+            if apart is not None and not _describes(labels.get("route", "")):
+                sums[labels.get("model", "")][sample.name, labels.get(apart, "")] += sample.value
     return sums
 
 

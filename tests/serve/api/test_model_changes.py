@@ -16,12 +16,15 @@ from urllib.parse import unquote
 import pytest
 
 from serve.access.keys import Key, new_key
-from serve.bundle.loader import MANIFEST, load_bundle, sha256_of
+from serve.bundle.loader import MANIFEST, sha256_of
+from serve.config import ServerConfig
 from serve.engine.core import EngineCore
-from serve.errors import InvalidBundle, Unavailable
+from serve.errors import InvalidBundle
+from serve.http.settings import ConnectionState
 from serve.runtime.placement import build_runner
+from serve.standalone import build_standalone_app
 from tests.serve.support.bundles import rewrite_manifest
-from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
+from tests.serve.support.live_server import LiveServer, Problem, listening, serving_bundles
 from tests.serve.support.server_process import asking
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.patience import until
@@ -315,9 +318,15 @@ def test_huge_file_is_not_read(server: LiveServer, repository: Path, name: str) 
     assert alias(server, "mood", "first")["aliases"]["mood"] == "first"
 
 
-def test_reading_of_files_ends_with_the_server(repository: Path) -> None:
-    with pytest.raises(Unavailable):
-        load_bundle(repository / "second", stopping=lambda: True)
+def test_load_that_a_stop_cuts_off_may_be_tried_elsewhere(repository: Path) -> None:
+    config = ServerConfig(
+        bundles=[str(repository / "first")], model_repository=str(repository), precision="fp32"
+    )
+    state = ConnectionState()
+    with listening(build_standalone_app(config, state), config.connections, state) as server:
+        state.stopping = True
+        problem = Problem.of(server.http.post("/v1/models/second/load"))
+    assert problem[:2] == (503, "unavailable")
 
 
 def test_without_a_repository_the_bundles_of_the_start_come_and_go(repository: Path) -> None:

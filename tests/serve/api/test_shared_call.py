@@ -40,6 +40,23 @@ def test_all_who_ask_while_a_call_runs_share_the_next_one() -> None:
     assert (counting.made, counting.most) == (2, 1)
 
 
+def test_after_a_call_there_is_a_rest_for_other_work() -> None:
+    async def asked() -> list[int]:
+        made: list[int] = []
+
+        async def call() -> int:
+            made.append(await asyncio.sleep(0.2, len(made)))
+            return len(made)
+
+        shared = SharedCall(call)
+        await shared()
+        second = asyncio.create_task(shared())
+        await asyncio.sleep(0.3)  # longer than the call itself takes
+        return [len(made), await second]
+
+    assert asyncio.run(asked()) == [1, 2]
+
+
 def test_an_error_reaches_all_who_asked_and_the_next_call_is_made() -> None:
     async def asked() -> int:
         fails = iter([True, False])

@@ -9,6 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.serve.console.conftest import OpenPage
+from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import certify
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
@@ -51,6 +52,16 @@ def test_bundle_and_its_certificates_are_shown(
             re.compile(r"full depth3\.60 .*2\.80 .*2\.80 .*2\.00 ")
         )
         expect(certificates.nth(2)).to_have_text(re.compile(r"lost2\.80 .*2\.80 .*2\.00 .*2\.00 "))
+
+
+def test_labels_show_characters_that_are_not_seen(open_page: OpenPage, repository: Path) -> None:
+    labels = ["safe\u202e", "un\U000e0041safe\x9b", "c"]
+    rewrite_manifest(repository / "first", lambda manifest: manifest.update(labels=labels))
+    with serving_bundles(repository / "first") as live:
+        page = open_page(live, "models")
+        expect(card(page, "first")).to_contain_text("safe\ufffd, un\ufffdsafe\ufffd")
+        page.get_by_role("tab", name="Playground").click()
+        page.get_by_text("safe\ufffd").first.wait_for()
 
 
 def test_models_are_loaded_and_unloaded_and_an_alias_moves(
