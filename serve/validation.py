@@ -45,12 +45,18 @@ def read_share(written: str) -> float:
         ValueError: it is no number.
     """
     number = written.strip()
-    return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    try:
+        return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        raise ValueError(f"must be a share such as 0.03 or 3%, not {written[:40]!r}") from None
 
 
 def _of_percent(value: Any) -> Any:
-    is_percent = isinstance(value, str) and re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*%\s*", value)
-    return read_share(value) if is_percent else value
+    if not isinstance(value, str):
+        return value
+    if not re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*%\s*", value):
+        raise ValueError(f'must be a share such as 0.03 or "3%"{_quoted(value, ", not ")}')
+    return read_share(value)
 
 
 # Behind a field's bounds: a share may also come as text such as `3%`.

@@ -191,7 +191,7 @@ class ModelSet(_Named):
             raise UnknownModel(f"no model {name[:128]!r}; served are {_listed(self.models)}")
         if named := [alias for alias, each in self.aliases.items() if each.model == name]:
             raise InvalidRequest(
-                f"model: {_listed(named)} stands for {name}; move or remove the alias first"
+                f"model: {name} has the aliases {_listed(named)}; move or remove them first"
             )
         models = {each: bundle for each, bundle in self.models.items() if each != name}
         gone = self.models[name]

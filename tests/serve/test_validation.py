@@ -9,7 +9,7 @@ from serve.classifier.classify_request import ClassifyRequest
 from serve.policy.document import Policy
 from serve.policy.rollout import Plan
 from serve.policy.target import Target
-from serve.validation import explain
+from serve.validation import explain, read_share
 
 
 def explained(model: type[BaseModel], document: Any) -> str:
@@ -181,4 +181,9 @@ def test_shares_may_be_written_as_percentages(written: str | float) -> None:
 
 @pytest.mark.parametrize("written", ["3", "-3%", "3%%", "60%", "1e1%", "%"])
 def test_what_is_no_percentage_of_a_share_is_refused(written: str) -> None:
-    assert "max_loss" in explained(Target, {"max_loss": written})
+    assert "max_loss: must be a share" in explained(Target, {"max_loss": written})
+
+
+def test_what_is_no_share_on_the_command_line_is_told_as_it_was_written() -> None:
+    with pytest.raises(ValueError, match="'3%%'"):
+        read_share("3%%")
