@@ -193,7 +193,7 @@ class MultiExitModel(EncoderWithHeads):
         except ValidationError as error:
             reason = f"offramp: {explain(error)}"
             raise UnusableCheckpoint(f"{folder}/config.json: {reason}") from None
-        model = without_memory(lambda: cls(build_encoder(config), exit_config))
+        model = without_memory(lambda: cls(build_encoder(config), exit_config), config)
         shapes = {model._from_stored(name): shape for name, shape in read_shapes(folder).items()}
         check_shapes(model, shapes, f"{folder}/model.safetensors")
         model = cls(build_encoder(config), exit_config)

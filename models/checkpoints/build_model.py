@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from models.checkpoints.parsed import ParsedCheckpoint
 from models.encoders.families import build_encoder
-from models.encoders.meta import check_shapes, without_memory
+from models.encoders.meta import check_shapes, culprit, without_memory
 from models.errors import UnusableCheckpoint, in_one_line
 from models.multi_exit import MultiExitModel
 
@@ -21,7 +21,9 @@ def build_model(parsed: ParsedCheckpoint) -> MultiExitModel:
         UnusableCheckpoint: weights are missing or have another shape than the config says, or its
             settings do not fit each other, so that no text can be computed.
     """
-    for part, module, weights in _parts(without_memory(lambda: _make(parsed)), parsed):
+    for part, module, weights in _parts(
+        without_memory(lambda: _make(parsed), parsed.config), parsed
+    ):
         check_shapes(module, {name: each.shape for name, each in weights.items()}, part)
     model = _make(parsed)
     for _, module, weights in _parts(model, parsed):
@@ -33,7 +35,7 @@ def build_model(parsed: ParsedCheckpoint) -> MultiExitModel:
     except Exception as error:  # PyTorch and transformers raise no narrower type
         raise UnusableCheckpoint(
             f"config.json: settings do not fit each other, and the {parsed.info.family} model "
-            f"computes no text: {in_one_line(error)}"
+            f"computes no text: {in_one_line(error)}{culprit(parsed.config)}"
         ) from error
     return model
 

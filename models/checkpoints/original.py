@@ -156,7 +156,7 @@ def _built(
     auto: Any, config: PreTrainedConfig, weights: dict[str, Tensor]
 ) -> tuple[PreTrainedModel, set[str]]:
     """Return a class's model with these weights, and the names of those that it lacks."""
-    kind = type(without_memory(lambda: auto.from_config(config)))
+    kind = type(without_memory(lambda: auto.from_config(config), config))
     model, found = kind.from_pretrained(
         None, config=config, state_dict=weights, output_loading_info=True, dtype=torch.float32
     )

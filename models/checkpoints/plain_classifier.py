@@ -164,7 +164,7 @@ def _own_weights(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> s
 
 
 def _own_head(auto: Any, config: PreTrainedConfig, prefix: str) -> _OwnHead:
-    model = without_memory(lambda: auto.from_config(config))
+    model = without_memory(lambda: auto.from_config(config), config)
     inside = tuple(
         f"{prefix}.{name}." for name, _ in model.base_model.named_children() if name != "pooler"
     )

@@ -177,7 +177,7 @@ def read_encoder(
     config.dtype = torch.float32
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
-    empty = without_memory(lambda: build_encoder(config))
+    empty = without_memory(lambda: build_encoder(config), config)
     shapes = read_shapes(folder)
     prefix, *others = _prefixes(empty, shapes) or [""]
     _check_parts(empty, prefix, shapes, folder)

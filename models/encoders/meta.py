@@ -1,19 +1,26 @@
 """Making a model without memory for its weights, to compare shapes before memory is taken."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import torch
 from torch import nn
+from transformers import AutoModel, PreTrainedConfig
 
+from models.encoders.first_layers import cut_config
 from models.errors import UnusableCheckpoint, in_one_line
 
 _Module = TypeVar("_Module", bound=nn.Module)
 Shapes = Mapping[str, Sequence[int]]
 
 
-def without_memory(make: Callable[[], _Module]) -> _Module:
+def without_memory(make: Callable[[], _Module], config: PreTrainedConfig) -> _Module:
     """Return the model with weights that have shapes only.
+
+    Args:
+        make: makes the model.
+        config: what it is made by.
 
     Raises:
         UnusableCheckpoint: its config makes no model.
@@ -22,7 +29,37 @@ def without_memory(make: Callable[[], _Module]) -> _Module:
         with torch.device("meta"):
             return make()
     except Exception as error:  # transformers and PyTorch raise no narrower type
-        raise UnusableCheckpoint(f"config.json makes no model: {in_one_line(error)}") from error
+        raise UnusableCheckpoint(
+            f"config.json makes no model: {in_one_line(error)}{culprit(config)}"
+        ) from error
+
+
+def culprit(config: PreTrainedConfig) -> str:
+    """Return which setting keeps an encoder from reading a text, in words.
+
+    Each is tried at its usual value, in an encoder of one layer, which takes a second or so. Empty
+    if none does so alone.
+    """
+    config = cut_config(config, 1)
+    given, usual = config.to_dict(), type(config)().to_dict()
+    if _reads(config):
+        return ""
+    for name in sorted(given.keys() & usual.keys() - {"num_hidden_layers"}):
+        if given[name] != usual[name]:
+            with suppress(Exception):  # the usual value does not fit another setting
+                if _reads(type(config).from_dict({**given, name: usual[name]})):
+                    return f"; {name} is {given[name]!r}, where {usual[name]!r} is usual"
+    return ""
+
+
+def _reads(config: PreTrainedConfig) -> bool:
+    token = torch.zeros(1, 1, dtype=torch.int64)
+    try:
+        with torch.inference_mode():
+            AutoModel.from_config(config).eval()(token, torch.ones_like(token))
+    except Exception:  # PyTorch and transformers raise no narrower type
+        return False
+    return True
 
 
 def check_shapes(module: nn.Module, shapes: Shapes, part: str) -> None:

@@ -129,7 +129,8 @@ def test_one_label_makes_it_a_regression(tmp_path: Path) -> None:
         ("modernbert", {"classifier_activation": "silu"}, "classifier_activation 'silu'"),
         ("bert", {"is_decoder": True}, "is_decoder is True"),
         ("deberta-v2", {"attention_head_size": 16}, "settings do not fit each other"),
-        ("mobilebert", {"key_query_shared_bottleneck": False}, "settings do not fit each other"),
+        ("mobilebert", {"key_query_shared_bottleneck": False}, "key_query_shared_bottleneck is"),
+        ("bert", {"chunk_size_feed_forward": 4}, "chunk_size_feed_forward is 4, where 0 is usual"),
         ("electra", {"position_embedding_type": "relative_key_query"}, "relative_key_query"),
     ],
 )
@@ -138,6 +139,13 @@ def test_what_is_not_supported_is_refused(
 ) -> None:
     with pytest.raises(UnusableCheckpoint, match=message):
         load(save(make(family, **config), tmp_path))
+
+
+def test_the_setting_that_makes_no_model_is_named(tmp_path: Path) -> None:
+    path = save(make("bert"), tmp_path) / "config.json"
+    path.write_text(path.read_text().replace('"hidden_act": "gelu"', '"hidden_act": "gulu"'))
+    with pytest.raises(UnusableCheckpoint, match="hidden_act is 'gulu', where 'gelu' is usual"):
+        load(tmp_path)
 
 
 # With shared layers, under other names, and with a norm behind the last.
