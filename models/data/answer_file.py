@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from models.data.columns import Columns, UnknownColumns, choose, fold
 from models.data.datasets import read_dataset
 from models.data.label_ids import label_order
+from models.data.notes import note
 from models.data.records import Record, read_records
 from models.errors import UnusableData
 from serve.rules.signals import decisions, logits_of
@@ -74,10 +75,14 @@ def read_answer_file(path: Path, task: Task, labels: Sequence[str], columns: Col
         raise records[0].unusable_header(f"{error}; each answer stands beside its text") from None
     examples = read_dataset(path, task, labels, Columns(texts, also=SCORES)).examples
     answers = np.array([_logits(task, len(labels), e.label) for e in examples], np.float32)
+    keys = [_key(Text(e.text_a, e.text_b)) for e in examples]
+    first = dict(zip(reversed(keys), reversed(answers), strict=True))
+    several = {key for key, own in zip(keys, answers, strict=True) if (own != first[key]).any()}
+    if several:
+        note(f"{path}: texts with several answers, of which the first counts: {len(several)}")
     scored = any(fold(name) == SCORES for name in records[0].values) and task != "regression"
     if scored:
         answers = _with_scores(path, task, labels, records, answers)
-    keys = [_key(Text(e.text_a, e.text_b)) for e in examples]
     return AnswerFile(dict(zip(reversed(keys), reversed(answers), strict=True)), scored)
 
 

@@ -167,6 +167,8 @@ def thresholds_of(options: list[str] | None) -> dict[str, float] | None:
     flag: dict[str, float] = {}
     for option in options or ():
         label, _, written = option.rpartition("=")
+        if label in flag:
+            raise TrainingFailed(f"--flag {option!r}: {label} has a threshold already")
         try:
             flag[label] = float(written)
         except ValueError:
@@ -261,13 +263,14 @@ def recommend(
         console.print(flag_overview(loaded, placement.precision, thresholds))
         return
     target = target_of(bounds, bool(thresholds))
-    if reference:
-        check_reference(loaded, placement.precision, reference)
+    with notes_to(Console(stderr=True, highlight=False, soft_wrap=True)):
+        if reference:
+            check_reference(loaded, placement.precision, reference)
+        sample = read_unlabelled(texts)[:_MOST_TEXTS] if texts else []
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     table.add_row("bundle", f"{loaded.name}, {placement.precision} on {placement.device}")
-    sample = read_unlabelled(texts)[:_MOST_TEXTS] if texts else []
     for heading, sentence in run(loaded, placement, target, thresholds, sample):
         table.add_row(heading, sentence)
     console.print(table)

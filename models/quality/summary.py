@@ -59,10 +59,12 @@ def outcome(found: Calibrated) -> Iterator[str | Table]:
 
 def next_command(job: CalibrationJob, found: Calibrated) -> str:
     """Return the commands that show what a target saves, and serve the bundle."""
-    # The first of 1 % and more that allows to leave early.
+    # The first of 1 % and more that allows to leave early, or else one that full depth keeps.
     loss, ladder = _asked(found), found.ladder
-    faster = (each for each in bounds_of(loss) if each >= 0.01 and _fastest(ladder, loss, each))
-    bounds = ["--max-disagreement", percent(next(faster, 0.01)).replace(" ", "")]
+    kept = {each: _fastest(ladder, loss, each) for each in bounds_of(loss) if each >= 0.01}
+    served = [each for each, at in kept.items() if at is not None]
+    bound = next((each for each in served if kept[each]), served[0] if served else 0.01)
+    bounds = ["--max-disagreement", percent(bound).replace(" ", "")]
     if job.flag:
         flags = [f"--flag={label}={bound:g}" for label, bound in job.flag.items()]
         bounds = [*flags, "--max-missed", "1%", "--max-false-alarms", "1%"]
@@ -201,7 +203,7 @@ def _loss_table(found: Calibrated, loss: Loss) -> Table:
         none = [bound for bound, at in fastest.items() if at is None][-1:]
         telling = sorted({*none, *(bound for at, bound in first.items() if at is not None)})
     for bound in telling:
-        table.add_row(percent(bound), *_promise(found, loss, fastest[bound]))
+        table.add_row(percent(bound), *_promise(found, loss, bound, fastest[bound]))
     return table
 
 
@@ -215,12 +217,17 @@ def _fastest(ladder: Ladder, loss: Loss, bound: float) -> int | None:
     return kept[-1] if kept else None
 
 
-def _promise(found: Calibrated, loss: Loss, at: int | None) -> tuple[str, str, str]:
+def _promise(found: Calibrated, loss: Loss, bound: float, at: int | None) -> tuple[str, str, str]:
     """Return the rule, its mean layers, and what the certifying texts lose by it."""
     ladder = found.ladder
     if at is None:
-        at_full_depth = found.certified.tried.at_full_depth(loss)
-        return "none: full depth differs too often", "", f"{100 * at_full_depth:.2f} %"
+        tried = found.certified.tried
+        at_full_depth, binary = tried.at_full_depth(loss), loss in tried.losses.binary
+        needed = rows_needed(at_full_depth, bound, found.certified.delta, binary) or 0
+        why = "full depth differs too often"
+        if needed > found.certified.num_texts:
+            why = f"too few texts, {needed} must certify"
+        return f"none: {why}", "", f"{100 * at_full_depth:.2f} %"
     rung = ladder.rungs[at]
     certificate = rung.certificate(loss)
     seen = f"{100 * certificate.observed:.2f} %" if certificate else ""

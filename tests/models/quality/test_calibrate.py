@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 from collections.abc import Callable, Sequence
@@ -111,6 +112,7 @@ def test_the_bundle_gets_the_profiles_it_lacks_and_a_card(
     assert "(delta 0.05, n " not in again
 
 
+@pytest.mark.filterwarnings("ignore:.*several answers")  # of labels drawn at random
 @pytest.mark.parametrize(
     ("num_texts", "agrees", "turned"),
     [(1000, True, ("balanced", "fast")), (400, True, ("fast",)), (400, False, ())],
@@ -498,6 +500,20 @@ def test_one_screen_names_texts_bounds_rules_and_what_is_lacking(
     assert f"offramp serve {folder} --standalone" in result.stdout
     everything = command(folder, data, "--unlabelled", "--verbose")
     assert everything.stdout.count("fastest certified rule") == 2  # scores too
+
+
+def test_the_next_command_asks_a_reference_for_what_can_be_had(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder = make_bundle()
+    same = shutil.copytree(folder, folder.with_name("reference"))
+    said = command(folder, make_data(num_texts=120), "--unlabelled", "--reference", same).stdout
+    assert "none: too few texts" in said
+    assert "too often" not in said, "full depth never differs from its copy"
+    words = shlex.split(said.rpartition("offramp recommend ")[2].partition("`")[0])
+    app = typer.Typer()
+    app.command()(cli.recommend)
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
 
 
 def test_the_one_table_is_of_the_precision_that_is_served(

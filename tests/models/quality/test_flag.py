@@ -216,6 +216,7 @@ def test_the_commands_show_what_each_side_costs_and_how_many_texts_are_lacking(
         (("--flag", "angry"), "--flag 'angry': must be a label and a threshold from 0 to 1"),
         (("--flag", "a=2"), "such as injection=0.8"),
         (("--flag", "=0.5"), "such as injection=0.8"),
+        (("--flag", "a=0.5", "--flag", "a=0.6"), "a has a threshold already"),
         (("--max-missed", "1%"), "--flag goes with --max-missed and --max-false-alarms"),
         (("--flag", "a=0.5", "--max-disagreement", "1%"), "--flag goes with --max-missed"),
         (("--max-missed", "1%", "--max-loss", "1%"), "no rule is certified for both"),
