@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Final, Literal
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
@@ -272,9 +273,15 @@ def _describe(classifier: Classifier) -> ModelInfo:
     )
 
 
+# Of each ladder: it stays as it is, and to describe it takes longer than all the rest.
+_described: Final = WeakKeyDictionary[ServedLadder, LadderInfo]()
+
+
 def _ladder(ladder: ServedLadder) -> LadderInfo:
+    if ladder in _described:
+        return _described[ladder]
     certified = ladder.certified
-    return LadderInfo(
+    _described[ladder] = described = LadderInfo(
         certified=certified is not None,
         note=ladder.uncertified,
         metric=certified.metric if certified else None,
@@ -288,6 +295,7 @@ def _ladder(ladder: ServedLadder) -> LadderInfo:
             for each in (certified.decisions if certified else ())
         ],
     )
+    return described
 
 
 def _rungs(ladder: ServedLadder) -> list[RungInfo]:

@@ -1,7 +1,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from serve.bundle.loader import MANIFEST, sha256_of
+from serve.policy.served_ladder import ServedLadder
 from serve.rules import rules_for
 from serve.rules.traits import Traits
 from tests.serve.api.conftest import StartServer
@@ -39,6 +42,14 @@ def test_model_is_described_completely(server: LiveServer, bundle_folder: Path) 
         "calibration": None,
         "calibrated_on": None,
     }
+
+
+def test_model_that_is_described_again_has_its_rules_worked_out_already(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = server.http.get("/v1/models/tiny").json()
+    monkeypatch.setattr(ServedLadder, "rungs", None)
+    assert server.http.get("/v1/models/tiny").json()["ladder"] == first["ladder"]
 
 
 def test_list_has_the_descriptions_of_all_models(
