@@ -9,6 +9,9 @@ from typing import Any
 
 from models.errors import TrainingFailed
 from models.prediction.formats import BEGINNINGS
+from serve.bounded_file import read_file
+
+_MOST_STATE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,9 @@ class Output:
         if not (self._state.is_file() and self._partial.is_file()):
             raise TrainingFailed(f"there is nothing to resume: {self._partial} does not exist")
         try:
-            saved: dict[str, Any] = json.loads(self._state.read_text("utf-8"))
+            saved: dict[str, Any] = json.loads(read_file(self._state, _MOST_STATE))
             fingerprint, done = saved.pop("fingerprint"), Done(**saved)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise TrainingFailed(
                 f"{self._state} cannot be read: leave --resume out to start anew"
             ) from None

@@ -154,6 +154,10 @@ def test_what_cannot_be_adopted_is_refused_before_the_work(
     assert not list(tmp_path.glob("*.adopt")), "no work was begun"
     assert (full / "notes.txt").read_text() == "mine"
     assert load_bundle(bundle_folder)
+    (tmp_path / "e.adopt").mkdir()
+    (tmp_path / "e.adopt" / "adopt.json").write_text("[" * 20_000)
+    with pytest.raises(OfframpError):
+        call(classifier, data, tmp_path / "e")
 
 
 def test_each_text_is_in_one_part_and_no_part_of_a_pair_that_certifies_is_elsewhere() -> None:

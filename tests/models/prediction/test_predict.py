@@ -175,6 +175,15 @@ def test_a_stopped_run_goes_on_to_the_same_file(
     assert not list(tmp_path.glob("out.*"))
 
 
+def test_a_record_of_progress_that_is_none_is_refused(model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("good\n")
+    (tmp_path / "out.partial").touch()
+    (tmp_path / "out.progress.json").write_text("[" * 20_000)
+    data, out = tmp_path / "texts.txt", tmp_path / "out"
+    stopped = offramp("predict", model_folder, "--resume", data=data, out=out)
+    assert "cannot be read: leave --resume out" in refusal(stopped)
+
+
 def test_what_cannot_be_predicted_is_refused_before_anything_is_run(
     model_folder: Path,
     texts: Path,

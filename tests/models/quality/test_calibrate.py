@@ -153,6 +153,18 @@ def with_card(folder: Path) -> Path:
     return folder
 
 
+def test_a_card_in_another_encoding_stays_as_it_is_written(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, written = make_bundle(), b"# caf\xe9\n"
+    (folder / "README.md").write_bytes(written)
+    listed = {"README.md": sha256_of(folder / "README.md")}
+    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
+    run(folder, make_data())
+    assert (folder / "README.md").read_bytes().startswith(written)
+    assert load_bundle(folder).ladder("fp32")
+
+
 OWN = {"rule": "entropy", "threshold": 0.3}
 
 
