@@ -29,7 +29,7 @@ from serve.tokenization.tokenizer import Text
 from tests.support.tiny import LABELS, WORDS, tiny_tokenizer
 from tests.support.wordpiece import save_tokenizer
 
-SAID = "agreement with mine per exit", "run the same command again"
+SAID = "agreement with mine per exit", "run the same command again", "this machine is busy"
 
 app = typer.Typer()
 app.command()(adopt)
@@ -82,6 +82,7 @@ def test_a_stopped_run_goes_on_to_a_bundle_that_is_certified_from_the_classifier
 
     with monkeypatch.context() as patched:
         patched.setattr(steps, "plan", stop)  # of the third step
+        patched.setattr("os.getloadavg", lambda: (1000.0, 0.0, 0.0))
         stopped = call(classifier, data, out)
     assert stopped.exit_code != 0
     assert all(words in stopped.stderr for words in SAID)
@@ -93,7 +94,6 @@ def test_a_stopped_run_goes_on_to_a_bundle_that_is_certified_from_the_classifier
     finished = call(classifier, data, out, "--max-disagreement", "20%")
     assert (finished.exit_code, finished.stderr.count("done before")) == (0, 2)
     assert '"from":"reference"' in finished.stdout
-    assert "agreement with mine per exit" in stopped.stderr
     assert f"offramp serve {out}" in finished.stderr
     bundle = load_bundle(out)
     assert bundle.manifest.exit_layers == (1, 2, 3)
