@@ -13,9 +13,9 @@ _HEAD = """# Reproductions
 
 What the papers on early exits report, tried again with Offramp's own training, rules and models.
 `make reproductions` trains what is missing, goes on with what was stopped, and writes all sections
-but the first, which is written by hand. The models are trained within minutes on two cores, so the
-figures compare with each other. With a paper's they compare only in order and direction: encoders,
-amounts of data and passes differ.
+but the first, which is written by hand. The models are trained within minutes to an hour on two
+cores, so the figures compare with each other. With a paper's they compare only in order and
+direction: encoders, amounts of data and passes differ.
 
 * `a ± b` is the mean of three seeds with its 95 % interval (Student's t). Brackets are 95 %
   intervals over texts, by the bootstrap. A difference is *shown* if its interval does not hold 0;
