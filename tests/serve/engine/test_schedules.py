@@ -65,6 +65,7 @@ bounds = st.builds(
     max_rows=st.integers(1, 6),
     max_tokens=st.integers(12, 60),
     max_hold_passes=st.floats(0, 4),
+    in_flight=st.integers(1, 3),
 )
 plans = st.lists(fates, min_size=1, max_size=16)
 
