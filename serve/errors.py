@@ -5,6 +5,7 @@ client as a 500 without detail, and the log in full.
 """
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Final
 
@@ -106,7 +107,7 @@ class LoadFailed(OfframpError, status=422, code="load_failed"):
     def of(cls, error: Exception, folder: str | Path) -> "LoadFailed":
         """Return it with another error's message, which then names no folder but the bundle's."""
         said = str(error)
-        for parent in {f"{Path(folder).parent}/", f"{Path(folder).resolve().parent}/"}:
+        for parent in {f"{Path(folder).parent}/", f"{Path(os.path.realpath(folder)).parent}/"}:
             said = said.replace(parent, "")
         return cls(said)
 

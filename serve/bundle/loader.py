@@ -165,7 +165,7 @@ def load_bundle(folder: str | Path, stopping: Callable[[], bool] = lambda: False
         Unavailable: it was given up.
     """
     given = given_path(folder)
-    folder = Path(folder).resolve()
+    folder = Path(os.path.realpath(folder))  # which stops at a link that leads to itself
     if not folder.is_dir():
         raise InvalidBundle(f"{folder}: no such folder; `offramp export` writes one")
     manifest, sha256 = _read_manifest(folder)

@@ -1,6 +1,8 @@
 """The served models, as operators and OpenAI's clients see them."""
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
@@ -227,7 +229,7 @@ async def _repository(context: AppContext) -> list[LoadableBundle]:
         return []
     served = {c.bundle.folder: c.bundle.version for c in context.catalog}
     bundles = await asyncio.to_thread(context.changes.repository.bundles)
-    found = {name: served.get(path.resolve()) for name, path in bundles.items()}
+    found = {name: served.get(Path(os.path.realpath(path))) for name, path in bundles.items()}
     return [
         LoadableBundle(name=name, version=version, loaded=version is not None)
         for name, version in found.items()

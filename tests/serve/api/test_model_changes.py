@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pytest
 
 from serve.access.keys import Key, new_key
-from serve.bundle.loader import MANIFEST, sha256_of
+from serve.bundle.loader import MANIFEST, load_bundle, sha256_of
 from serve.config import ServerConfig
 from serve.engine.core import EngineCore
 from serve.errors import InvalidBundle
@@ -233,6 +233,19 @@ def test_only_bundles_of_the_repository_are_loaded(
     problem = Problem.of(server.http.post("/v1/models/new/load", json={"bundle": bundle}))
     assert problem.status == (404 if bundle else 422)
     assert "first, second" in problem.message or not bundle
+
+
+def test_link_that_has_come_to_lead_to_itself_changes_nothing(repository: Path) -> None:
+    (link := repository / "link").symlink_to("first")
+    with serving_bundles(link) as server:
+        link.unlink()
+        link.symlink_to("link")
+        problem = Problem.of(server.http.post("/v1/models/link/load"))
+        assert problem[:2] == (422, "load_failed")
+        assert [each["name"] for each in models_of(server)] == ["link"]
+        assert label(server)
+    with pytest.raises(InvalidBundle):
+        load_bundle(link)
 
 
 def test_what_a_repository_has_beside_bundles_is_passed_over(
