@@ -70,7 +70,7 @@ class Database:
             )
         with self._working():
             self._db.executescript(f"{_TABLES} PRAGMA user_version = {_LAYOUT};")
-        self._advice = "the policy stays as it is"
+        self._advice = "nothing has changed"
 
     def close(self) -> None:
         """Let the file go."""
