@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 # How often an engine with audits looks whether its neighbours have nothing to answer.
 LOOK_EVERY_S = 0.005
+# How often a stop looks whether the device hangs, for whose end it does not wait.
+_JOIN_S = 0.5
 
 
 class Queue(NamedTuple):
@@ -167,7 +169,8 @@ class Engine:
         """Refuse new rows, answer what is admitted, end the thread. Any thread but the engine's.
 
         Args:
-            drain_s: how long to wait. Rows that are unanswered then get `Unavailable`.
+            drain_s: how long to wait. Rows that are unanswered then get `Unavailable`. For a
+                device that hangs nothing waits.
 
         Returns:
             Whether everything was answered in time.
@@ -175,26 +178,30 @@ class Engine:
         with self._lock:
             self._accepting = False
             self._inbox.put(())
-        if not self.alive:
-            return True
-        self._thread.join(drain_s)
-        drained = not self.alive
+        ended = self._join(drain_s)
         self._aborting = True
-        self._thread.join()
-        return drained
+        if not (ended or self._join(math.inf)):
+            self._fail_all(_stopped())
+        return ended
+
+    def _join(self, seconds: float) -> bool:
+        """Wait for the thread's end, but not while the device hangs; tell whether it has ended."""
+        ends_s = self.clock() + seconds
+        while self.alive and (left_s := ends_s - self.clock()) > 0:
+            self._thread.join(min(left_s, _JOIN_S))
+        return not self._thread.is_alive()
 
     def free(self) -> None:
-        """Let go of the model, once the thread has ended.
+        """Let go of the model, once the thread has ended; one that hangs keeps it.
 
         The engine is part of rings of references. The garbage collector passes over those that
         were there at the start.
         """
-        del self._core, self._deliver
+        if not self._thread.is_alive():
+            del self._core, self._deliver
 
     def _run(self) -> None:
-        failure: OfframpError = Unavailable(
-            "the model was stopped before this was answered; try again"
-        )
+        failure: OfframpError = _stopped()
         try:
             # A row with infinite logits has no signal; that is no cause for a warning.
             with np.errstate(invalid="ignore", over="ignore"):
@@ -237,9 +244,10 @@ class Engine:
         return self._aborting or not self._inbox.empty()
 
     def _send(self, outcomes: list[Outcome]) -> None:
-        rows = [outcome.row for outcome in outcomes]
         with self._lock:
-            self._unanswered.difference_update(rows)
+            if not self._accepting:  # a stop may have given up on what hung
+                outcomes = [outcome for outcome in outcomes if outcome.row in self._unanswered]
+            self._unanswered.difference_update([outcome.row for outcome in outcomes])
             self._admission.release(outcomes, self.clock())
         self._deliver(outcomes)
 
@@ -251,3 +259,7 @@ class Engine:
             self._admission.release(outcomes, self.clock())
         if outcomes:
             self._deliver(outcomes)
+
+
+def _stopped() -> Unavailable:
+    return Unavailable("the model was stopped before this was answered; try again")

@@ -137,6 +137,24 @@ def test_an_engine_whose_device_hangs_is_not_well(
     until(lambda: engine.alive)
 
 
+def test_a_stop_does_not_wait_for_a_device_that_hangs(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost_model, "LEAST_HANG_S", 0.01)
+    monkeypatch.setattr(cost_model, "HANG", 0)
+    gate = Gate()
+    monkeypatch.setattr(FakeRunner, "read", lambda self: gate(0, 0))
+    engine, collected = make_engine()
+    engine.submit([fake_row(1), fake_row(2)])
+    assert gate.entered.wait(PATIENCE_S)
+    assert not engine.stop(PATIENCE_S)
+    results = collected.wait_for(2)
+    assert all(isinstance(result, Unavailable) for result in results.values())
+    gate.open.set()
+    engine._thread.join(PATIENCE_S)
+    assert len(collected.outcomes) == 2
+
+
 def test_draining_refuses_new_rows_and_answers_those_it_has(make_engine: MakeEngine) -> None:
     gate = Gate()
     engine, collected = make_engine(gate)
