@@ -49,8 +49,12 @@ class MPNetBackbone(Backbone):
 
     def _position_bias(self, hidden: Tensor) -> Tensor:
         """Return (1, heads, tokens, tokens), added to the attention scores."""
-        positions = torch.arange(hidden.shape[1], device=hidden.device)
+        tokens = hidden.shape[1]
+        # Exported, the whole table is one constant, of which a run takes a part. What a GPU's host
+        # computes for each run is copied to the device, and holds it up.
+        longest = self.max_tokens if torch.compiler.is_exporting() else tokens
+        positions = torch.arange(longest, device=hidden.device)
         distances = positions - positions[:, None] + self.max_tokens - 1
         buckets = self._buckets.to(hidden.device)
         by_distance: Tensor = self.encoder.encoder.relative_attention_bias(buckets)
-        return by_distance.T[None, :, distances].to(hidden.dtype)
+        return by_distance.T[None, :, distances][..., :tokens, :tokens].to(hidden.dtype)

@@ -31,7 +31,7 @@ LAUNCHES = {
     "electra": (17, 7, 5),
     "mobilebert": (65, 48, 5),
     "modernbert": (44, 57, 6),
-    "mpnet": (19, 13, 5),
+    "mpnet": (15, 9, 5),
     "roberta": (16, 7, 5),
 }
 # What attention is told: lengths and starts, lengths alone, or nothing but a bias.
