@@ -59,6 +59,7 @@ class EngineCore:
         costs: what segments cost, kept up to date.
         uses_fast_path: whether a row that is alone goes without a batch around it.
         audits: texts that run while there is no row.
+        num_retried: batches that ran again in parts, because memory did not suffice.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class EngineCore:
         self._in_flight: deque[_InFlight] = deque()
         self._collected_s = 0.0  # by `perf_counter`
         self.audits = AuditRows(runner)
+        self.num_retried = 0
         self._swept_s = clock()
 
     def __bool__(self) -> bool:
@@ -193,6 +195,7 @@ class EngineCore:
             return []
         # Outside `except`, where the error would keep the memory of the failed run.
         log.warning("out of memory at depth %d: trying again in parts", batches[0].depth)
+        self.num_retried += 1
         return [
             outcome
             for part in parts

@@ -108,6 +108,11 @@ class Engine:
         """What segments cost."""
         return self._core.costs
 
+    @property
+    def num_retried(self) -> int:
+        """How many batches ran again in parts, because memory did not suffice."""
+        return self._core.num_retried
+
     def wait_s(self, client: str, priority: Priority) -> float:
         """Return how long a client's next row waits, see `Admission.wait_s`. Any thread."""
         with self._lock:

@@ -85,6 +85,9 @@ OF_MODELS: Final = {
     "queue_tokens": Declared("Tokens of the rows admitted and not yet answered.", ("model",)),
     "queue_seconds": Declared("Estimated time to answer the admitted rows.", ("model",)),
     "overload_level": Declared("Rungs that requests move because the queue is long.", ("model",)),
+    "batches_retried": Declared(
+        "Batches that ran again in parts, because memory did not suffice.", ("model",), counts=True
+    ),
     "engine_up": Declared("1 while the model's engine runs.", ("model",)),
     "policy_version": Declared("Version of the live policy.", ("model",)),
     "policy_problems": Declared(

@@ -67,6 +67,7 @@ def _engine(classifier: Classifier) -> Iterator[Sample]:
     yield "queue_depth", [], backlog.rows
     yield "queue_tokens", [], backlog.tokens
     yield "queue_seconds", [], backlog.seconds
+    yield "batches_retried", [], classifier.engine.num_retried
     yield "engine_up", [], float(classifier.engine.alive)
     arms = (live.applied, live.candidate.applied) if live.candidate else (live.applied,)
     levels = [classifier.degrading.level(each.faster) for each in arms if each.faster]
