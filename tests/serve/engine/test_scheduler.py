@@ -169,11 +169,20 @@ def test_low_priorities_fill_up_a_batch_only_as_far_as_it_bears(
     assert keys(scheduler.schedule(0)) == [1, *range(2, 2 + mates)]
 
 
+def test_a_row_of_rare_length_is_overtaken_by_no_late_comer() -> None:
+    scheduler = Scheduler(BatchLimits(), CPU)
+    scheduler.add([row(key, tokens, admitted_s=key) for key, tokens in enumerate((40, 10, 40, 40))])
+    assert keys(scheduler.schedule(3)) == [0], "the others of its length came late"
+    scheduler.add([row(4, 40, admitted_s=9)])
+    assert keys(scheduler.schedule(9)) == [1]
+    assert keys(scheduler.schedule(9)) == [2, 3]
+
+
 def test_rows_whose_waiting_has_made_up_for_their_priority_come_along() -> None:
     scheduler = Scheduler(BatchLimits(aging_s=5), CPU)
-    scheduler.add([row(1, admitted_s=6), row(2, priority=Priority.LOW)])
-    scheduler.add([row(key, admitted_s=6, priority=Priority.LOW) for key in range(3, 10)])
-    assert keys(scheduler.schedule(6)) == [2, 1, 3, 4, 5, 6], "three times as slow, no more"
+    scheduler.add([row(1, admitted_s=3), row(2, priority=Priority.LOW)])
+    scheduler.add([row(key, admitted_s=3, priority=Priority.LOW) for key in range(3, 10)])
+    assert keys(scheduler.schedule(6)) == [1, 2, 3, 4, 5, 6], "three times as slow, no more"
 
 
 @pytest.mark.parametrize(("costs", "together"), [(CPU, False), (GPU, True)])
