@@ -105,7 +105,7 @@ def _of_bundle(
         rule=chosen.rule,
         width=bundle.manifest.width,
         identity=f"{bundle.sha256} {placement.precision}",
-        scores=ScoreMap(bundle.score_temperatures(placement.precision)),
+        scores=ScoreMap.of(shape.traits),
         flops=_flops(loaded) if loaded else None,
     )
 

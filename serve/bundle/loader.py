@@ -13,10 +13,11 @@ from pydantic_core import from_json
 from serve.bounded_file import UnfitFile, read_file
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
-from serve.bundle.recording import RECORDING, read_certifying, read_recording
+from serve.bundle.recording import RECORDING, read_certifying, read_recording, read_table
 from serve.errors import InvalidBundle, InvalidRequest, InvalidRule, Unavailable
 from serve.policy.ladder import Ladder, ScoreTemperatures
 from serve.rules.replay import Logits, Recording
+from serve.rules.table import NgramTable
 from serve.rules.traits import Traits
 from serve.validation import explain
 
@@ -78,6 +79,18 @@ class Bundle:
         """The beginning of `sha256`, by which answers and metrics name the bundle."""
         return self.sha256[:12]
 
+    def read_table(self) -> NgramTable | None:
+        """Return what may answer before the first layer, if the bundle has it.
+
+        Raises:
+            InvalidBundle: it is damaged or of another model.
+        """
+        manifest, table = self.manifest, self.manifest.table
+        if table is None:
+            return None
+        path, num_labels = self.folder / table.file, len(manifest.labels)
+        return read_table(path, table, num_labels, manifest.vocab_size)
+
     @property
     def recording(self) -> Logits | None:
         """Every exit's logits of the calibration data, if the bundle has them."""
@@ -92,7 +105,7 @@ class Bundle:
         Raises:
             InvalidBundle: it is damaged, or of other texts.
         """
-        ladder = self.ladder(precision)
+        ladder = self._stored_ladder(precision)
         if ladder is None:
             return None
         return read_certifying(self.folder, self.manifest.files, ladder, self.traits(precision))
@@ -104,10 +117,25 @@ class Bundle:
 
     def ladder(self, precision: Precision) -> Ladder | None:
         """Return the certified rules of a variant with the present exits; None if it has none."""
+        stored = self._stored_ladder(precision)
+        return stored and stored.with_table(self._table_sha256)
+
+    def _stored_ladder(self, precision: Precision) -> Ladder | None:
+        """Return the variant's certified rules; those may have been made without its table."""
         weights = self.manifest.files[self.manifest.variants[precision].weights]
         wanted = precision, weights, self.manifest.exit_layers
-        found = (x for x in self.calibration.ladders if (x.precision, x.weights, x.exits) == wanted)
+        found = (
+            ladder
+            for ladder in self.calibration.ladders
+            if (ladder.precision, ladder.weights, ladder.exits) == wanted
+            and ladder.table in (None, self._table_sha256)
+        )
         return next(found, None)
+
+    @property
+    def _table_sha256(self) -> str | None:
+        table = self.manifest.table
+        return self.manifest.files[table.file] if table else None
 
     def temperatures(self, precision: Precision) -> tuple[float, ...]:
         """Return the temperature of each exit: as certified, else as the manifest says."""
@@ -181,7 +209,7 @@ def load_bundle(folder: str | Path, stopping: Callable[[], bool] = lambda: False
         _check_scores(folder, manifest, calibration)
     written_s = int((folder / MANIFEST).stat().st_mtime)
     bundle = Bundle(given.name, folder, sha256, manifest, calibration, written_s, given)
-    _ = bundle.recording  # read once, so that a wrong one is no surprise later
+    _ = bundle.recording, bundle.read_table()  # once, so that a wrong one is no surprise later
     return bundle
 
 

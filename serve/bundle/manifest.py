@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 from serve.policy.document import Policy
 from serve.rules import ExitRule
 from serve.rules.traits import Task, Traits
-from serve.validation import Frozen
+from serve.validation import Frozen, unsaid
 
 FORMAT_VERSION: Literal[3] = 3
 
@@ -69,6 +69,23 @@ class ExitHead(Frozen):
     pooler: bool
     activation: Literal["tanh", "relu", "gelu", "none"] = "tanh"
     norm: bool = False
+
+
+class Table(Frozen):
+    """The table that answers before the first layer: see `serve.rules.table`.
+
+    Attributes:
+        file: path inside the bundle of a `.npy` file: (vocabulary + buckets, labels) float16, the
+            rows of token ids first.
+        buckets: the number of rows that 2-grams and 3-grams share.
+        bias: (labels,) added to the logits.
+        temperature: at which its confidence is read.
+    """
+
+    file: str
+    buckets: Annotated[int, Field(gt=0, le=2**24)]
+    bias: tuple[float, ...]
+    temperature: PositiveFloat = 1.0
 
 
 class TrainedFor(Frozen):
@@ -198,6 +215,7 @@ class Manifest(Frozen):
         learned: whether every head also gives `uncertainty`, its own predicted error.
         value_is_logit: whether clients of transformers expect the sigmoid of a regression's value,
             because its `config.json` states one label and no `problem_type` regression.
+        table: what may answer before the first layer, whatever the variant; None for nothing.
         policy: default rule and profiles until an operator replaces them.
         files: sha256 of every other file in the bundle, by path.
     """
@@ -216,6 +234,7 @@ class Manifest(Frozen):
     value_is_logit: bool = False
     head: ExitHead
     trained_for: TrainedFor = TrainedFor()
+    table: Table | None = unsaid()
     policy: Policy = Policy()
     variants: dict[Precision, Variant] = Field(min_length=1)
     source: Source
@@ -229,7 +248,14 @@ class Manifest(Frozen):
     @property
     def traits(self) -> Traits:
         """The model as its exit rules see it."""
-        return Traits(self.exit_layers, self.labels, self.task, self.learned, self.max_tokens)
+        return Traits(
+            self.exit_layers,
+            self.labels,
+            self.task,
+            self.learned,
+            self.max_tokens,
+            table_temperature=self.table.temperature if self.table else None,
+        )
 
     @property
     def num_layers(self) -> int:
@@ -247,6 +273,8 @@ class Manifest(Frozen):
             self._check_variant(f"variants.{precision}", variant)
             self._check_heads(f"variants.{precision}", variant, precision in FOR_GPUS)
         self._check_task()
+        if self.table:
+            self._check_table(self.table)
         self.policy.check(self.traits)
         return self
 
@@ -263,6 +291,14 @@ class Manifest(Frozen):
             raise ValueError("task regression has one label: its value's name")
         if (self.task == "token") != (self.head.pooling == "tokens"):
             raise ValueError("task token, and no other, needs head.pooling 'tokens'")
+
+    def _check_table(self, table: Table) -> None:
+        if self.task not in ("single_label", "multi_label"):
+            raise ValueError(f"table: a model of task {self.task} has none")
+        if len(table.bias) != len(self.labels):
+            raise ValueError(f"table.bias must have {len(self.labels)} numbers, one per label")
+        if table.file not in self.files:
+            raise ValueError(f"table: no sha256 for {table.file}")
 
     def _check_variant(self, place: str, variant: Variant) -> None:
         found = tuple(segment.exit_layer for segment in variant.segments)

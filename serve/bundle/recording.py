@@ -12,9 +12,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.bundle.manifest import Table
 from serve.errors import InvalidBundle
 from serve.policy.ladder import Ladder
-from serve.rules.replay import Logits, Recording
+from serve.rules.replay import Logits, Recording, without_table
+from serve.rules.table import NgramTable
 from serve.rules.traits import Traits
 
 RECORDING: Final = "recording.npy"
@@ -44,6 +46,22 @@ def read_recording(path: Path, shape: tuple[int, int]) -> Logits:
     return np.array(logits, np.float32, order="C")
 
 
+def read_table(path: Path, table: Table, num_labels: int, vocab_size: int | None) -> NgramTable:
+    """Read a bundle's table.
+
+    Raises:
+        InvalidBundle: it is damaged or of another model.
+    """
+    rows = _mapped(path, "f")
+    vocabulary = vocab_size or max(1, len(rows) - table.buckets)
+    wanted = (vocabulary + table.buckets, num_labels)
+    if rows.shape != wanted or rows.dtype != np.float16 or not np.isfinite(rows).all():
+        raise InvalidBundle(
+            f"{path} is not the model's table: expected finite float16 numbers of shape {wanted}"
+        )
+    return NgramTable(rows, table.buckets, table.bias)
+
+
 def certifying_files(ladder: Ladder) -> dict[str, str]:
     """Return the names of the files that hold the fields of a ladder's recording, by field."""
     variant = sha256(f"{ladder.weights} {ladder.exits}".encode()).hexdigest()[:8]
@@ -59,7 +77,7 @@ def read_certifying(
     Args:
         folder: the bundle's folder.
         listed: the files of the bundle by name.
-        ladder: the variant's ladder.
+        ladder: the variant's ladder, as it is stored.
         traits: the variant's traits.
 
     Raises:
@@ -72,13 +90,16 @@ def read_certifying(
     if missing := next((files[field] for field in needed if files[field] not in listed), None):
         raise InvalidBundle(f"{folder}: {missing} is missing")
     found = {field: _mapped(folder / files[field], _KINDS[field]) for field in needed}
-    rows, tokens = (len(traits.exits), ladder.num_certifying), found["logits"].shape[2:-1]
-    shapes = {"counted": (rows[1], *tokens), "uncertainty": rows}
-    shapes["logits"] = (*rows, *tokens, len(traits.labels))
+    rows, tokens = ladder.num_certifying, found["logits"].shape[2:-1]
+    shapes = {"counted": (rows, *tokens), "uncertainty": (len(ladder.exits), rows)}
+    shapes["logits"] = (len(ladder.layers), rows, *tokens, len(traits.labels))
     for field, array in found.items():
         if array.shape != shapes[field] or array.nbytes > MOST_CERTIFYING_BYTES:
             raise InvalidBundle(f"{folder / files[field]} is not of the texts that certify")
-    return Recording(traits, ladder.temperatures, **{n: np.array(x) for n, x in found.items()})
+    arrays = {name: np.array(array) for name, array in found.items()}
+    if len(traits.layers) > len(ladder.layers):  # certified before there was a table
+        arrays["logits"] = without_table(arrays["logits"])
+    return Recording(traits, ladder.temperatures, **arrays)
 
 
 def _mapped(path: Path, kind: str) -> NDArray[Any]:

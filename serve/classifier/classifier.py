@@ -122,9 +122,9 @@ class Classifier:
         chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
         warm_up = on_gpu(self.batch_limits) if self.device == "cuda" else ON_CPU
         self.costs = measure(chain, manifest.max_tokens, warm_up)
-        self.scores = ScoreMap(bundle.score_temperatures(self.precision))
         shape = variant_shape(bundle, self.precision)
         self.traits, self.temperatures = shape.traits, shape.temperatures
+        self.scores = ScoreMap.of(self.traits)
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
             log.warning("%s", for_operators(self.ladder.uncertified, bundle))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeAlias
 
@@ -60,7 +60,8 @@ def choose_exits(
             bundle.name,
         )
         return list(manifest.exit_layers)
-    default = manifest.policy.limits.applied_to(wish)
+    # The recording has the exits alone, and the table takes none of their time.
+    default = manifest.policy.limits.applied_to(wish).model_copy(update={"table": None})
     if isinstance(default, LearnedRule):
         raise InvalidRequest(
             f"--active-exits auto: the default rule of {bundle.name} goes by predicted errors, "
@@ -81,7 +82,8 @@ def choose_exits(
     costs = _measure(bundle, placement, num_threads, gpu_memory_gb)
     give_back_memory()
     temperatures = tuple(e.temperature for e in manifest.exits)
-    candidate = Candidate(Recording(manifest.traits, temperatures, recording), costs)
+    traits = replace(manifest.traits, table_temperature=None)
+    candidate = Candidate(Recording(traits, temperatures, recording), costs)
     chosen = cheapest_exits(
         candidate,
         default,

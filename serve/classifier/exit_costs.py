@@ -13,12 +13,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.classifier.table_exit import TableExit
 from serve.engine.core import EngineCore
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
 from serve.engine.warm_up import segment_times_s
 from serve.rules import CompiledRule, EntropyRule, ExitRule, PatienceRule
+from serve.rules.table import NgramTable
+from serve.rules.traits import Traits
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 
@@ -39,21 +42,27 @@ class ExitCosts:
         slow_visit_s: the same of rules that need more than one exit's logits, see
             `serve.engine.fast_path`.
         noise: share by which two times measured here may differ by chance alone.
+        table_s: seconds for asking the table; None if the model has none.
     """
 
     segment_s: tuple[float, ...]
     visit_s: float
     slow_visit_s: float
     noise: float = 0.0
+    table_s: float | None = None
 
     def until_exits_s(self, rule: CompiledRule) -> NDArray[np.float64]:
-        """Return (exits,) seconds until an answer at each exit.
+        """Return (layers,) seconds until an answer at the table, if there is one, and each exit.
 
         Exits before the first that the rule needs are not asked.
         """
         visit_s = self.slow_visit_s if rule.stay_gaps is None else self.visit_s
         asked = np.maximum(np.arange(len(self.segment_s)) - rule.first_heard, 0) + 1
-        return np.cumsum(self.segment_s) + visit_s * asked
+        times_s = np.cumsum(self.segment_s) + visit_s * asked
+        if self.table_s is None:
+            return times_s
+        before_s = 0.0 if rule.table is None else self.table_s
+        return np.append(self.table_s, before_s + times_s)
 
     def until_exits_ms(self, rule: CompiledRule) -> list[float]:
         """Return the same in milliseconds."""
@@ -61,7 +70,9 @@ class ExitCosts:
         return times_ms
 
 
-def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> ExitCosts:
+def measure_exit_costs(
+    runner: Runner, shape: ModelShape, num_tokens: int, table: NgramTable | None = None
+) -> ExitCosts:
     """Time one text through all layers, with every exit asked and with none.
 
     The runner and the shape have all exits; the shape has no costs.
@@ -93,7 +104,13 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> Ex
     visit_s, slow_visit_s = (max(0.0, each - unasked_s) / len(runner) for each in asked_s)
     waited = (_waited_s() - waited_s) / (time.perf_counter() - began)
     noise = min(MOST_NOISE, max(waited, _noise([unasked for unasked, *_ in taken_s])))
-    return ExitCosts(tuple(segments_s.tolist()), visit_s, slow_visit_s, noise)
+    table_s = _table_s(table, shape.traits, ids[0]) if table else None
+    return ExitCosts(tuple(segments_s.tolist()), visit_s, slow_visit_s, noise, table_s)
+
+
+def _table_s(table: NgramTable, traits: Traits, ids: NDArray[np.int64]) -> float:
+    look = TableExit(table, traits).look
+    return median(timeit(lambda: look(ids), number=10) / 10 for _ in range(_ROUNDS))
 
 
 def _noise(times_s: list[float]) -> float:

@@ -6,13 +6,14 @@ temperature for every exit, of several labels one for every label, to full depth
 A temperature changes no label. Temperature scaling is Guo et al.'s, 2017.
 """
 
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve.engine.row import Answer
 from serve.policy.ladder import ScoreTemperatures
+from serve.rules.traits import Traits
 
 # The scores that answers show: full depth's, as near as a map of the exit's own brings them, or the
 # exit's own.
@@ -26,11 +27,21 @@ class ScoreMap:
         score_scale: what the scores of answers are.
     """
 
-    def __init__(self, temperatures: ScoreTemperatures | None) -> None:
-        """Take the temperatures of a calibration; without them scores stay as they are."""
+    def __init__(self, temperatures: ScoreTemperatures | None, before: int = 0) -> None:
+        """Take the temperatures of a calibration; without them scores stay as they are.
+
+        Args:
+            temperatures: (layers, labels or 1), see `Traits.layers`.
+            before: how many of these layers are before the first exit.
+        """
         self.score_scale: ScoreScale = "raw" if temperatures is None else "full_depth"
         self._temperatures = np.array(temperatures or [[1.0]], np.float32)
-        self._own = [set(row) == {1.0} for row in temperatures or ()]
+        self._own, self._before = [set(row) == {1.0} for row in temperatures or ()], before
+
+    @classmethod
+    def of(cls, traits: Traits) -> Self:
+        """Return the map of a model as it is calibrated."""
+        return cls(traits.score_temperatures, len(traits.layers) - len(traits.exits))
 
     def logits(
         self, logits: NDArray[np.float32], heads: int | NDArray[np.int64]
@@ -39,7 +50,7 @@ class ScoreMap:
 
         Args:
             logits: (labels,) or (tokens, labels) of one exit; with several heads, (rows, ...).
-            heads: the exit, counted from 0, that gave the logits, or (rows,) that of each row.
+            heads: the place in `Traits.layers` that gave the logits, or (rows,) that of each row.
         """
         if self.score_scale == "raw":
             return logits
@@ -54,10 +65,11 @@ class ScoreMap:
         if self.score_scale == "raw":
             return answer
         trace = [
-            record._replace(mapped=self.logits(record.logits, record.exit_index))
+            record._replace(mapped=self.logits(record.logits, record.exit_index + self._before))
             for record in answer.exit_trace
         ]
-        if self._own[answer.head_index]:
+        head = answer.head_index + self._before
+        if self._own[head]:
             return answer._replace(exit_trace=trace) if trace else answer
-        mapped = self.logits(answer.logits, answer.head_index)
+        mapped = self.logits(answer.logits, head)
         return answer._replace(mapped=mapped, exit_trace=trace)

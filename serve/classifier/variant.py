@@ -34,9 +34,10 @@ def serve_ladder(
     tokens = max(1, round(certified.mean_tokens)) if certified else TYPICAL_TOKENS
     weights = bundle.manifest.files[bundle.manifest.variants[precision].weights]
     tokens = min(tokens, bundle.manifest.max_tokens)
-    variant = weights, bundle.manifest.exit_layers, type(runner), tokens
+    variant = weights, bundle.manifest.exit_layers, type(runner), tokens, bundle.manifest.table
     costs = _measured[variant] = _quietest(
-        _measured.get(variant), lambda: measure_exit_costs(runner, shape, tokens)
+        _measured.get(variant),
+        lambda: measure_exit_costs(runner, shape, tokens, bundle.read_table()),
     )
     missing = None if certified else why_uncertified(bundle, precision)
     try:

@@ -141,7 +141,7 @@ class Trial:
             self._reader,
             chosen.settings.flag,
         )
-        layers = part.mean(np.array(part.recording.traits.exits)[taken.exits])
+        layers = part.mean(np.array(part.recording.traits.layers)[taken.exits])
         ms = part.mean(np.array(self._ladder.exit_times_ms(chosen.rule))[taken.exits])
         one = np.ones(len(layers))
         differs = read.differs(part, taken, mean)

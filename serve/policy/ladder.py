@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from serve.rules import ExitRule, NeverRule
 from serve.rules.rule import Share
-from serve.validation import Frozen
+from serve.validation import Frozen, unsaid
 
 # `disagreement`: another answer than full depth's, which needs no labels. `metric`: a text that
 # full depth has right and the early answer has wrong; of a regression, the added absolute error
@@ -28,7 +28,7 @@ SCORE_TOLERANCE = 0.1
 # come often, and each counts as it came. `once`: they are a collection, and each counts once.
 Repeats = Literal["count", "once"]
 
-# (exits, labels), or (exits, 1) where an exit has one temperature for all labels.
+# (layers, labels), or (layers, 1) where an exit has one temperature for all labels.
 ScoreTemperatures: TypeAlias = tuple[tuple[Annotated[float, Field(ge=0.01, le=100)], ...], ...]
 
 
@@ -61,7 +61,7 @@ class Rung(Frozen):
 
     Attributes:
         rule: checked against the model with the ladder's exits.
-        exit_shares: (exits,) share of the certifying texts that leave at each exit.
+        exit_shares: (layers,) share of the certifying texts that leave at each of `Ladder.layers`.
         disagreement: share of the certifying texts with another answer than full depth's.
         reference_disagreement: share with another answer than the reference's; None without one.
         certificates: at most one per loss, that with the smallest epsilon; none where the rule is
@@ -77,7 +77,8 @@ class Rung(Frozen):
     @property
     def full_depth(self) -> bool:
         """Whether every text runs all layers, so that it loses nothing against full depth."""
-        return isinstance(self.rule, NeverRule) and self.rule.max_layer is None
+        rule = self.rule
+        return isinstance(rule, NeverRule) and rule.max_layer is None and rule.table is None
 
     def certificate(self, loss: Loss) -> Certificate | None:
         """Return the certificate of a loss, if the rung has one."""
@@ -121,7 +122,8 @@ class Ladder(Frozen):
         weights: sha256 of the variant's weights.
         exits: layers of the active exits, ascending.
         temperatures: (exits,) at which confidence was read.
-        score_temperatures: (exits, labels or 1) which make an exit's probabilities most like full
+        table: sha256 of the table that texts may leave at, before the first layer; None without.
+        score_temperatures: (layers, labels or 1) which make an exit's probabilities most like full
             depth's; answers show those. None in calibrations of versions that fitted none, and of
             a regression.
         data: the files, whose texts were split by hash into those that chose the rules and those
@@ -139,6 +141,7 @@ class Ladder(Frozen):
     precision: Literal["fp32", "int8", "fp16"]
     weights: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     exits: tuple[int, ...] = Field(min_length=1)
+    table: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = unsaid()
     temperatures: tuple[PositiveFloat, ...]
     score_temperatures: ScoreTemperatures | None = None
     data: tuple[Data, ...] = Field(min_length=1)
@@ -157,7 +160,29 @@ class Ladder(Frozen):
 
     def mean_layers(self, rung: Rung) -> float:
         """Return the mean number of layers that a rung's texts run."""
-        return sum(s * layer for s, layer in zip(rung.exit_shares, self.exits, strict=True))
+        return sum(s * layer for s, layer in zip(rung.exit_shares, self.layers, strict=True))
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Where texts can leave: layer 0, if there is a table, and the exits' layers."""
+        return self.exits if self.table is None else (0, *self.exits)
+
+    def with_table(self, sha256: str | None) -> "Ladder":
+        """Return what was certified without a table, for a model that has one now."""
+        if sha256 == self.table:
+            return self
+        scores = self.score_temperatures
+        return self.model_copy(
+            update={
+                "table": sha256,
+                "score_temperatures": scores and ((1.0,) * len(scores[0]), *scores),
+                "rungs": _padded(self.rungs),
+                "decisions": tuple(
+                    each.model_copy(update={"rungs": _padded(each.rungs)})
+                    for each in self.decisions
+                ),
+            }
+        )
 
     @model_validator(mode="after")
     def _check(self) -> "Ladder":
@@ -165,9 +190,9 @@ class Ladder(Frozen):
             raise ValueError(
                 f"{len(self.temperatures)} temperatures for {len(self.exits)} exits: one each"
             )
-        if self.score_temperatures and len(self.score_temperatures) != len(self.exits):
+        if self.score_temperatures and len(self.score_temperatures) != len(self.layers):
             raise ValueError(
-                f"score_temperatures for {len(self.score_temperatures)} of {len(self.exits)} exits"
+                f"score_temperatures for {len(self.score_temperatures)} of {len(self.layers)} exits"
             )
         self._check_rungs("rungs", self.rungs)
         for place, decided in enumerate(self.decisions):
@@ -179,12 +204,17 @@ class Ladder(Frozen):
             raise ValueError(f"{name}: the first one must be the rule never, which is always valid")
         for place, rung in enumerate(rungs):
             shares = rung.exit_shares
-            if len(shares) != len(self.exits) or not math.isclose(sum(shares), 1, abs_tol=1e-6):
+            if len(shares) != len(self.layers) or not math.isclose(sum(shares), 1, abs_tol=1e-6):
                 raise ValueError(
-                    f"{name}.{place}.exit_shares: one per exit, {len(self.exits)}, adding up to 1"
+                    f"{name}.{place}.exit_shares: one per exit, {len(self.layers)}, adding up to 1"
                 )
             if len({c.loss for c in rung.certificates}) < len(rung.certificates):
                 raise ValueError(f"{name}.{place}.certificates: more than one of one loss")
         layers = [self.mean_layers(rung) for rung in rungs]
         if any(later > sooner + 1e-6 for sooner, later in pairwise(layers)):
             raise ValueError(f"{name}: must be ordered from safe to fast, by their mean layers")
+
+
+def _padded(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
+    """Return rungs by which no text leaves before the first layer, where now one could."""
+    return tuple(r.model_copy(update={"exit_shares": (0.0, *r.exit_shares)}) for r in rungs)

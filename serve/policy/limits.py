@@ -25,7 +25,8 @@ class Limits(RequestModel):
         windows: whether a request may say how long texts are cut, or that they are truncated.
         unchecked: whether a request may say what a guardrail lets pass without a look.
         special_tokens: whether a request may say that special tokens in texts are no text.
-        min_layer: the earliest layer at which a request leaves, whatever its rule says.
+        min_layer: the earliest layer at which a request leaves, whatever its rule says; 1 keeps
+            out the table alone.
         max_layer: the last layer that a request runs.
     """
 
@@ -55,8 +56,7 @@ class Limits(RequestModel):
             OverrideForbidden: the limits leave the rule no layer.
         """
         low = max(rule.min_layer or 1, self.min_layer or 1)
-        bounds = [b for b in (rule.max_layer, self.max_layer) if b is not None]
-        high = min(bounds, default=None)
+        high = min(filter(None, (rule.max_layer, self.max_layer)), default=None)
         if isinstance(rule, LayerRule) and not low <= rule.layer <= (high or rule.layer):
             raise OverrideForbidden(
                 f"layer {rule.layer} is outside the policy's limits: {_allowed(low, high)}"
@@ -66,10 +66,14 @@ class Limits(RequestModel):
                 f"the rule leaves nothing between min_layer {low} and max_layer {high} "
                 "of the policy's limits"
             )
-        min_layer = low if low > 1 else None
-        if (rule.min_layer, rule.max_layer) == (min_layer, high):
+        bounds = {
+            "min_layer": low if low > 1 else None,
+            "max_layer": high,
+            "table": None if self.min_layer or rule.min_layer else rule.table,
+        }
+        if all(getattr(rule, name) == bound for name, bound in bounds.items()):
             return rule
-        return rule.model_copy(update={"min_layer": min_layer, "max_layer": high})
+        return rule.model_copy(update=bounds)
 
 
 def _allowed(low: int, high: int | None) -> str:

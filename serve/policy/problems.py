@@ -21,6 +21,8 @@ def problem_of_rule(rule: ExitRule, limits: Limits, ladder: ServedLadder) -> str
     if isinstance(rule, NeverRule):
         cut = bounded.last < ladder.compile(rule).last
         return f"{by}every text leaves at layer {last}" if cut else None
+    if bounded.table is not None:
+        return None
     only = _only_exit(rule, bounded, traits)
     if only is None:
         return None
@@ -90,7 +92,9 @@ def blame(target: Target, limits: Limits, ladder: ServedLadder) -> str:
     free = ladder.compile(rule)
     first, last = ladder.traits.exits[free.first], ladder.traits.exits[free.last]
     wrong = []
-    if limits.min_layer is not None and limits.min_layer > first:
+    if limits.min_layer is not None and free.table is not None:
+        wrong.append(f"min_layer {limits.min_layer}, where it needs none")
+    elif limits.min_layer is not None and limits.min_layer > first:
         wrong.append(f"min_layer {limits.min_layer}, where it needs {first} or less")
     if limits.max_layer is not None and limits.max_layer < last:
         wrong.append(f"max_layer {limits.max_layer}, where it needs {last} or more")

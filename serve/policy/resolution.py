@@ -39,7 +39,7 @@ class ServedRung:
         certificates: at most one per loss.
         certain: what cannot be lost by such a rule, and so needs no certificate.
         noise: the share by which the measured speedup may be off; 0 at full depth, whose is 1.
-        exit_shares: (exits,) how many of the certifying texts leave at each exit.
+        exit_shares: (layers,) how many of the certifying texts leave at each of `Traits.layers`.
     """
 
     rule: ExitRule

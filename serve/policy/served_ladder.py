@@ -18,7 +18,7 @@ from serve.rules.traits import Traits
 # Tokens of the lone text whose time is measured where no calibration says how long texts are.
 TYPICAL_TOKENS = 32
 
-# From a rule to (exits,) milliseconds that a lone text takes to leave at each exit.
+# From a rule to (layers,) milliseconds that a lone text takes to leave at each of `Traits.layers`.
 ExitTimes: TypeAlias = Callable[[CompiledRule], Sequence[float]]
 
 
@@ -30,8 +30,8 @@ class ServedLadder:
             and to leave at each exit.
         uncertified: a sentence that says why nothing is certified, and what helps.
         traits: the model as its rules see it.
-        exit_times_ms: function from a rule to (exits,) the milliseconds of a lone text that leaves
-            at each exit.
+        exit_times_ms: function from a rule to (layers,) the milliseconds of a lone text that
+            leaves at each of `Traits.layers`.
         noise: share by which these times may be off.
     """
 
@@ -51,7 +51,7 @@ class ServedLadder:
         """
         self.traits, self.certified, self.uncertified = traits, certified, uncertified
         self._temperatures, self.exit_times_ms, self.noise = temperatures, exit_times, noise
-        self._rungs = certified.rungs if certified else _of_exits(traits.exits)
+        self._rungs = certified.rungs if certified else _of_exits(traits)
         decisions = certified.decisions if certified else ()
         for rung in chain(self._rungs, *(each.rungs for each in decisions)):
             self.compile(rung.rule)
@@ -115,15 +115,17 @@ class ServedLadder:
         except (OverrideForbidden, InvalidRule):
             return None
         free, last = self.compile(rung.rule), len(self.traits.exits) - 1
-        shares = _moved_into(rung.exit_shares, rule.first, rule.last)
-        full_depth = isinstance(rule.rule, NeverRule) and rule.last == last
-        same = full_depth or (rule.first, rule.last) == (free.first, free.last)
+        before = len(self.traits.layers) - len(self.traits.exits)
+        first = rule.first + before if rule.table is None else 0
+        shares = _moved_into(rung.exit_shares, first, rule.last + before)
+        full_depth = isinstance(rule.rule, NeverRule) and rule.last == last and rule.table is None
+        same = full_depth or _when(rule) == _when(free)
         measured = same and (full_depth or self.certified is not None)
         expected_ms = _mean(shares, self.exit_times_ms(rule))
         return ServedRung(
             rule=rule.rule,
             full_depth=full_depth,
-            expected_layers=round(_mean(shares, self.traits.exits), 4),
+            expected_layers=round(_mean(shares, self.traits.layers), 4),
             expected_ms=expected_ms,
             speedup=self._full_depth_ms / expected_ms,
             noise=0.0 if full_depth else self.noise,
@@ -147,15 +149,20 @@ def _written(flag: Mapping[str, float]) -> str:
     return json.dumps(flag)
 
 
-def _of_exits(exits: tuple[int, ...]) -> tuple[Rung, ...]:
+def _when(rule: CompiledRule) -> tuple[int, int, float | None]:
+    """Return the bounds on when a text may leave."""
+    return rule.first, rule.last, rule.table
+
+
+def _of_exits(traits: Traits) -> tuple[Rung, ...]:
     """Return what can be had without calibration: full depth, then each exit, deepest first.
 
     How often their answers differ is not known.
     """
-    rules = [NeverRule(), *(LayerRule(layer=layer) for layer in reversed(exits[:-1]))]
+    rules = [NeverRule(), *(LayerRule(layer=layer) for layer in reversed(traits.exits[:-1]))]
     return tuple(
-        Rung(rule=rule, exit_shares=tuple(float(e == left) for e in exits), disagreement=0)
-        for rule, left in zip(rules, reversed(exits), strict=True)
+        Rung(rule=rule, exit_shares=tuple(float(e == left) for e in traits.layers), disagreement=0)
+        for rule, left in zip(rules, reversed(traits.exits), strict=True)
     )
 
 

@@ -34,6 +34,8 @@ class CompiledRule:
         columns: what a fresh row has in each column of `RuleState`, without the axis of rows.
         stay_gaps: (exits,) a row with one label surely stays at an exit while its two largest
             logits lie closer together than this; None where logits alone do not tell.
+        table: the table's confidence from which on a row leaves before the first layer; None where
+            the rule does not look at it, or may not.
     """
 
     rule: Rule
@@ -44,6 +46,7 @@ class CompiledRule:
     bounded: bool
     columns: FreshColumns
     stay_gaps: tuple[float, ...] | None
+    table: float | None = None
 
 
 @lru_cache(maxsize=256)
@@ -72,6 +75,7 @@ def compile_rule(rule: Rule, traits: Traits, temperatures: tuple[float, ...] = (
         bounded=first > 0 or last < len(traits.exits) - 1,
         columns=columns,
         stay_gaps=_stay_gaps(rule, criterion, traits, temperatures) if forgets else None,
+        table=None if rule.min_layer else rule.table,
     )
 
 

@@ -13,9 +13,11 @@ from serve.rules.criterion import HeadOutput, Reason
 from serve.rules.judge import Decision, RuleState, judge
 from serve.rules.kinds.threshold import LearnedRule
 from serve.rules.rule import Rule
+from serve.rules.table import table_confidence
 from serve.rules.traits import Traits
 
-# (exits, rows, labels); for token classification (exits, rows, tokens, labels).
+# (layers, rows, labels); for token classification (layers, rows, tokens, labels). Those of a table,
+# if the model has one, come first; see `Traits.layers`.
 Logits: TypeAlias = NDArray[np.float32]
 
 
@@ -23,9 +25,9 @@ class Taken(NamedTuple):
     """What a rule makes of recorded rows.
 
     Attributes:
-        exits: (rows,) at which exit each row leaves, counted from 0.
+        exits: (rows,) where each row leaves: its place in `Traits.layers`, counted from 0.
         logits: (rows, labels) those it leaves with; of tokens (rows, tokens, labels).
-        heads: (rows,) whose head gave them; by most rules that of the exit.
+        heads: (rows,) the place whose logits they are; by most rules that where it leaves.
         labels: (rows,) the label where the rule chose it by other means than the largest
             logit; else -1.
     """
@@ -47,23 +49,20 @@ class Taken(NamedTuple):
         return logits
 
 
-def _at(traits: Traits, chosen: Sequence[int]) -> Traits:
-    scores = traits.score_temperatures
-    return replace(
-        traits,
-        exits=tuple(traits.exits[i] for i in chosen),
-        score_temperatures=scores and tuple(scores[i] for i in chosen),
-    )
+def without_table(logits: Logits) -> Logits:
+    """Return what exits said with a table before them that has judged none of the texts."""
+    return np.concatenate([np.full_like(logits[:1], np.nan), logits])
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What every exit of a model said of some rows.
+    """What every exit of a model said of some rows, and its table, if it has one.
 
     Attributes:
         traits: the model's traits, with just these exits.
         temperatures: one per exit.
-        logits: logits of every exit; those of padding mean nothing.
+        logits: logits of each of `Traits.layers`; those of padding mean nothing, and NaN are those
+            of a table that has not judged the row.
         counted: (rows, tokens) of taggers: which tokens exit rules look at.
         uncertainty: (exits, rows) the errors that the heads predict for themselves; None without.
     """
@@ -76,12 +75,18 @@ class Recording:
 
     def at(self, exits: Sequence[int]) -> Self:
         """Return what some of the exits said, counted from 0, as if there were no others."""
-        chosen = list(exits)
+        chosen, before = list(exits), self._before
+        places = [*range(before), *(before + i for i in chosen)]
+        scores = self.traits.score_temperatures
         return replace(
             self,
-            traits=_at(self.traits, chosen),
+            traits=replace(
+                self.traits,
+                exits=tuple(self.traits.exits[i] for i in chosen),
+                score_temperatures=scores and tuple(scores[i] for i in places),
+            ),
             temperatures=tuple(self.temperatures[i] for i in chosen),
-            logits=self.logits[chosen],
+            logits=self.logits[places],
             uncertainty=None if self.uncertainty is None else self.uncertainty[chosen],
         )
 
@@ -95,18 +100,21 @@ class Recording:
         Raises:
             InvalidRule: the model cannot follow it, or rule learned without predicted errors.
         """
-        num_rows = self.logits.shape[1]
+        num_rows, before = self.logits.shape[1], self._before
         exits = np.full(num_rows, len(self.logits) - 1)
         logits = self.logits[-1].copy()
         heads, labels = exits.copy(), np.full(num_rows, -1)
-        inside = np.ones(num_rows, np.bool_)
-        for index, decision in enumerate(self._decisions(rule)):
+        inside = ~self._leaves_at_table(rule)
+        exits[~inside] = heads[~inside] = 0
+        logits[~inside] = self.logits[0][~inside]
+        for index, decision in enumerate(self._decisions(rule), start=before):
             leaves = inside & (decision.reasons != Reason.STAYS)
             inside &= ~leaves
             exits[leaves] = heads[leaves] = index
             logits[leaves] = self.logits[index][leaves]
             if said := decision.prediction:
-                logits[leaves], heads[leaves] = said.logits[leaves], said.exit_index[leaves]
+                logits[leaves] = said.logits[leaves]
+                heads[leaves] = said.exit_index[leaves] + before
                 labels[leaves] = said.label[leaves]
         return Taken(exits, logits, heads, labels)
 
@@ -117,6 +125,21 @@ class Recording:
         """
         return np.stack([decision.signals for decision in self._decisions(rule)])
 
+    @property
+    def _before(self) -> int:
+        """How many places of `Traits.layers` are before the first exit."""
+        return len(self.traits.layers) - len(self.traits.exits)
+
+    def _leaves_at_table(self, rule: Rule) -> NDArray[np.bool_]:
+        """Return (rows,) whether a row leaves before the first layer."""
+        least, temperature = self.compiled(rule).table, self.traits.table_temperature
+        if least is None or temperature is None:
+            return np.zeros(self.logits.shape[1], np.bool_)
+        sure: NDArray[np.bool_] = table_confidence(
+            self.traits.task, self.logits[0], temperature
+        ) >= np.float32(least)
+        return sure
+
     def _decisions(self, rule: Rule) -> Iterator[Decision]:
         """Yield what is judged of all rows at each exit, as if none had left before."""
         if isinstance(rule, LearnedRule) and self.uncertainty is None:
@@ -125,7 +148,8 @@ class Recording:
                 "read logits can"
             )
         state = RuleState.of([self.compiled(rule)] * self.logits.shape[1])
-        errors = [None] * len(self.logits) if self.uncertainty is None else self.uncertainty
-        for index, (logits, error) in enumerate(zip(self.logits, errors, strict=True)):
+        of_exits = self.logits[self._before :]
+        errors = [None] * len(of_exits) if self.uncertainty is None else self.uncertainty
+        for index, (logits, error) in enumerate(zip(of_exits, errors, strict=True)):
             head = HeadOutput(logits, error, self.counted)
-            yield judge(state, head, index, len(self.logits), self.temperatures[index])
+            yield judge(state, head, index, len(of_exits), self.temperatures[index])

@@ -86,6 +86,7 @@ _SPOKEN = {
     "max_layer": "to layer",
     "leave_above": "above",
     "leave_below": "below",
+    "table": "or table >=",
 }
 # From this share of the way to the extreme on a threshold is the extreme, rounded: 0.6931 for ln 2.
 _ALL = 0.999
@@ -101,8 +102,10 @@ class Rule(RequestModel):
 
     Attributes:
         tasks: the tasks of the models that can follow the rule.
-        min_layer: no exit before this many transformer layers.
+        min_layer: no exit before this many transformer layers; 1 or more keeps out the table.
         max_layer: at the last exit not beyond this layer every row leaves.
+        table: a row leaves before the first layer where the table's confidence is at least this;
+            None where no table is looked at.
         signal: what `text` calls the rule, where that is not its name in JSON.
         compared: how `text` writes that the signal is compared with the threshold.
     """
@@ -116,6 +119,12 @@ class Rule(RequestModel):
     max_layer: PositiveInt | None = Field(
         default=None, description="Every row leaves at the last exit not beyond this layer."
     )
+    table: Share | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="Leave before the first layer, at layer 0, where the confidence of the "
+        "model's table reaches this. Without it the table is not looked at.",
+    )
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "Rule":
@@ -126,6 +135,7 @@ class Rule(RequestModel):
     def text(self) -> str:
         """Return the rule in a few words: `entropy < 0.2 from layer 2`."""
         fields = self.model_dump(exclude_none=True, exclude_defaults=True)
+        fields |= {"table": fields.pop("table")} if "table" in fields else {}
         words = [self.signal or self.rule.replace("_", " ")]
         words += [written(fields.pop(self.rule))] if self.rule in fields else []
         if "threshold" in fields:
@@ -150,6 +160,8 @@ class Rule(RequestModel):
         """Raise `InvalidRule`, with what would be right, if a model cannot follow this rule."""
         check_layers(self.min_layer, self.max_layer, traits.exits)
         check_one_per_exit("threshold", getattr(self, "threshold", None), traits.exits)
+        if self.table is not None and traits.table_temperature is None:
+            raise InvalidRule("table: this model has no table; leave it out")
 
     def extremes(self, traits: Traits) -> tuple[float, float]:
         """Return the thresholds from which on no row leaves, and every row; NaN if there are none.

@@ -26,8 +26,10 @@ class Traits:
             every token.
         learned: whether the exit heads predict their own error (BERxiT).
         max_tokens: longest input, special tokens included; 0 where that is not known.
-        score_temperatures: (exits, labels or 1) at which answers show the exits' scores; None
-            for 1 throughout.
+        score_temperatures: (layers, labels or 1) at which answers show the scores of `layers`;
+            None for 1 throughout.
+        table_temperature: at which the confidence of the model's table is read, see
+            `serve.rules.table`; None without a table.
     """
 
     exits: tuple[int, ...]
@@ -36,6 +38,19 @@ class Traits:
     learned: bool = False
     max_tokens: int = 0
     score_temperatures: tuple[tuple[float, ...], ...] | None = None
+    table_temperature: float | None = None
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Where a text can leave: layer 0, if the model has a table, and the exit layers.
+
+        Recordings, ladders and whatever else counts per exit have these places.
+        """
+        return self.exits if self.table_temperature is None else (0, *self.exits)
+
+    def layer_of(self, exit_index: int) -> int:
+        """Return the layer of an exit, counted from 0, or of `TABLE`."""
+        return self.exits[exit_index] if exit_index >= 0 else 0
 
 
 def listed(values: Iterable[object]) -> str:

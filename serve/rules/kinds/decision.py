@@ -62,6 +62,10 @@ class DecisionRule(Rule):
 
     def check(self, traits: Traits) -> None:
         super().check(traits)
+        if self.table is not None:
+            raise InvalidRule(
+                "table: rule decision is about a flag, which no table decides; leave it out"
+            )
         known = flaggable(traits)
         named = {**(self.leave_above or {}), **(self.leave_below or {})}
         if unknown := next((label for label in named if label not in known), None):
@@ -88,6 +92,7 @@ class DecisionRule(Rule):
         # Labels that are not named keep no row; without leave_below nothing is low enough.
         other = np.inf if below else -np.inf
         temperatures = traits.score_temperatures or ((1.0,),) * len(traits.exits)
+        temperatures = temperatures[-len(traits.exits) :]  # not the table's
         return {
             "score_temperatures": np.array(temperatures, np.float32),
             "leave_above": np.array([above.get(name, np.inf) for name in names], np.float32),
