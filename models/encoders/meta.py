@@ -40,7 +40,10 @@ def culprit(config: PreTrainedConfig) -> str:
     Each is tried at its usual value, in an encoder of one layer, which takes a second or so. Empty
     if none does so alone.
     """
-    config = cut_config(config, 1)
+    try:
+        config = cut_config(config, 1)
+    except Exception as error:  # a value of a wrong type
+        return f"; {in_one_line(error)}"
     given, usual = config.to_dict(), type(config)().to_dict()
     if _reads(config):
         return ""
@@ -55,6 +58,8 @@ def culprit(config: PreTrainedConfig) -> str:
 def _reads(config: PreTrainedConfig) -> bool:
     token = torch.zeros(1, 1, dtype=torch.int64)
     try:
+        with torch.device("meta"):  # what cannot be made takes no memory either
+            AutoModel.from_config(config)
         with torch.inference_mode():
             AutoModel.from_config(config).eval()(token, torch.ones_like(token))
     except Exception:  # PyTorch and transformers raise no narrower type

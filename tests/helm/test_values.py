@@ -119,7 +119,7 @@ def test_bounds_are_the_servers_in_both_modes() -> None:
     [application] = render(bounds).serve_config["applications"]
     config = ServerConfig.model_validate(application["args"])
     assert config.connections == ConnectionLimits(5.0, 75.5, 30.0, 2000, 12345678, 1024)
-    assert config.batch_limits("cuda") == BatchLimits(32, 1234)
+    assert config.batch_limits("cuda") == BatchLimits(32, 1234, in_flight=2)
     named = SCHEMA[GROUPS]["server"][GROUPS]["connections"][GROUPS]
     assert set(bounds["server"]["connections"]) == set(named)
     [server, *_] = render({**bounds, "mode": "deployment"}).pods()["server"]["spec"]["containers"]

@@ -435,7 +435,7 @@ def test_requests_without_a_model_go_to_the_default_alias(server: LiveServer) ->
         ("DELETE", "/v1/aliases/x", None, 404, "no alias 'x'; there are default, mood"),
         ("POST", "/v1/models/mood/load", {"bundle": "first"}, 422, "is an alias of second"),
         ("POST", "/v1/models/mood/unload", None, 422, "is an alias; unload second"),
-        ("POST", "/v1/models/second/unload", None, 422, "move or remove the alias first"),
+        ("POST", "/v1/models/second/unload", None, 422, "move or remove them first"),
         ("POST", "/v1/models/nope/unload", None, 404, "served are first, second"),
     ],
 )
