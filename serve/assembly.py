@@ -117,7 +117,7 @@ class Assembly:
             raise LoadFailed.of(error, folder) from None
 
     def _open(self, bundle: Bundle) -> Classifier:
-        observer = self.metrics.observer(bundle.name, bundle.manifest.exit_layers)
+        observer = self.metrics.observer(bundle.name, bundle.manifest.traits)
         classifier = Classifier(bundle, self._options, self._store, observer, self._pool)
         check_unchanged(bundle)
         log.info(

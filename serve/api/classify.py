@@ -152,8 +152,7 @@ def _is_judged(request: Request, num_texts: int) -> bool:
 
 def _note(request: Request, found: Classification) -> None:
     """Note what was run for a request."""
-    layers = found.classifier.traits.exits
-    left_at = [layers[index] for index in found.exit_indices]
+    left_at = list(map(found.classifier.traits.layer_of, found.exit_indices))
     request.rows, request.layers = len(left_at), sum(left_at)
     request.cut_short = any(answer.reason is Reason.DEADLINE for answer in found.answers)
     if request.arm is not None and request.judged and not request.cut_short:

@@ -206,7 +206,8 @@ Signal = Annotated[
     float | None,
     Field(
         description="The rule's signal at this exit, such as the entropy in nats, the confidence, "
-        "or the number of agreeing exits; null for rules without one."
+        "or the number of agreeing exits; null for rules without one. At layer 0 the table's "
+        "confidence."
     ),
 ]
 
@@ -223,7 +224,10 @@ ShownScale = Annotated[
 class ExitReport(ResponseModel):
     """Where and why an input left."""
 
-    layer: int = Field(description="Transformer layers executed for this answer.")
+    layer: int = Field(
+        description="Transformer layers executed for this answer; 0 where the model's table "
+        "answered before the first."
+    )
     answered_by: int = Field(
         description="The layer whose exit head gave the answer: the exit layer, unless the rule "
         "answers with an earlier, more confident exit."
@@ -236,8 +240,8 @@ class ExitReport(ResponseModel):
 def exit_report(traits: Traits, answer: Answer) -> dict[str, Any]:
     """Return an `ExitReport` as JSON."""
     return {
-        "layer": traits.exits[answer.exit_index],
-        "answered_by": traits.exits[answer.head_index],
+        "layer": traits.layer_of(answer.exit_index),
+        "answered_by": traits.layer_of(answer.head_index),
         "layers": traits.exits[-1],
         "reason": answer.reason.label,
         "signal": short(answer.signal),
@@ -246,9 +250,9 @@ def exit_report(traits: Traits, answer: Answer) -> dict[str, Any]:
 
 def exit_headers(answered: Classification) -> dict[str, str]:
     """Return headers that say where and why each input left, in the order of the inputs."""
-    exits, answers = answered.classifier.traits.exits, answered.answers[:MAX_LISTED]
+    layer_of, answers = answered.classifier.traits.layer_of, answered.answers[:MAX_LISTED]
     headers = {
-        "X-Offramp-Exit-Layer": ",".join([str(exits[a.exit_index]) for a in answers]),
+        "X-Offramp-Exit-Layer": ",".join([str(layer_of(a.exit_index)) for a in answers]),
         "X-Offramp-Exit-Reason": ",".join([a.reason.label for a in answers]),
         "X-Offramp-Policy-Version": str(answered.policy_version),
         "X-Offramp-Score-Scale": answered.classifier.scores.score_scale,

@@ -16,7 +16,8 @@ class RowLogits(NamedTuple):
     """What every exit said of a text, or of a window of it; what a recording has of a row.
 
     Attributes:
-        logits: (exits, labels) float32; for token classification (exits, tokens, labels).
+        logits: (layers, labels) float32, those of a table first, see `Traits.layers`; for token
+            classification (layers, tokens, labels).
         uncertainty: (exits,) the errors that the heads predict for themselves; None without.
         counted: (tokens,) which tokens rules look at, for token classification alone.
     """

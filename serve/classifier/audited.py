@@ -13,6 +13,7 @@ from serve.audits.record import AuditRecord, RowLogits
 from serve.classifier.classification import Classification
 from serve.classifier.flagger import Flagger, probabilities
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.table_exit import TableExit
 from serve.classifier.windowed import combine
 from serve.engine.audit_rows import EveryExit
 from serve.engine.outputs import non_finite_rows
@@ -23,6 +24,7 @@ from serve.policy.ladder import SCORE_TOLERANCE
 from serve.policy.profile import Windows
 from serve.policy.served_ladder import ServedLadder
 from serve.rules.criterion import Reason
+from serve.rules.replay import without_table
 from serve.rules.signals import decisions
 from serve.rules.traits import Traits
 from serve.tokenization.entities import Aggregation, EntityReader
@@ -47,16 +49,23 @@ class Comparing:
         scores: maps the scores of its exits.
         entities: reads the answers of a token classifier; None for other tasks.
         tolerance: values of a regression that are further apart differ.
+        table: answers texts before the first layer; None where the model has no table.
     """
 
     traits: Traits
     scores: ScoreMap
     entities: EntityReader | None
     tolerance: float = 0.0
+    table: TableExit | None = None
 
     @classmethod
     def of(
-        cls, traits: Traits, scores: ScoreMap, entities: EntityReader | None, ladder: ServedLadder
+        cls,
+        traits: Traits,
+        scores: ScoreMap,
+        entities: EntityReader | None,
+        ladder: ServedLadder,
+        table: TableExit | None = None,
     ) -> Self | None:
         """Return how a model's answers are compared; None where there is nothing to compare.
 
@@ -64,9 +73,9 @@ class Comparing:
         which says how near two values must be.
         """
         tolerance = ladder.certified.tolerance if ladder.certified else None
-        if len(traits.exits) == 1 or (traits.task == "regression" and tolerance is None):
+        if len(traits.layers) == 1 or (traits.task == "regression" and tolerance is None):
             return None
-        return cls(traits, scores, entities, tolerance or 0.0)
+        return cls(traits, scores, entities, tolerance or 0.0, table)
 
     def answer(self, row: EveryExit) -> Answer:
         """Return full depth's answer to a text, or to a window.
@@ -184,15 +193,24 @@ class AuditedText:
             missed=int(now and not before),
             false_alarms=int(before and not now),
         )
-        return Tally.of(seen, self.comparing.traits.exits[self.exit_index], self.early)
+        return Tally.of(seen, self.comparing.traits.layer_of(self.exit_index), self.early)
 
     def record(self, rows: Sequence[EveryExit]) -> AuditRecord:
         """Return what is kept of the audit, given what every exit says of `rows`."""
         kept = [
-            RowLogits(row.logits, row.uncertainty, tokens.counted)
+            RowLogits(self._with_table(row.logits, tokens), row.uncertainty, tokens.counted)
             for row, tokens in zip(rows, self._tokens, strict=True)
         ]
         return AuditRecord(self.profile, tuple(kept))
+
+    def _with_table(self, logits: NDArray[np.float32], tokens: Tokens) -> NDArray[np.float32]:
+        """Return what the exits say with what the table says before it; of windows, nothing."""
+        table = self.comparing.table
+        if table is None:
+            return logits
+        if isinstance(self.text, Cut):
+            return without_table(logits)
+        return np.concatenate([table.look(tokens.input_ids).logits[None], logits])
 
     @property
     def _tokens(self) -> Sequence[Tokens]:

@@ -21,12 +21,13 @@ from serve.classifier.flagger import Flagger
 from serve.classifier.options import EngineOptions
 from serve.classifier.request_tokenizer import RequestTokenizer
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.table_exit import TableExit
 from serve.classifier.variant import for_operators, serve_ladder, variant_shape
 from serve.classifier.windowed import Windowed
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
-from serve.errors import DeadlineExceeded, InvalidRequest, OfframpError
+from serve.errors import DeadlineExceeded, InvalidBundle, InvalidRequest, OfframpError
 from serve.policy.flag import check_flag
 from serve.policy.live import Live, LivePolicy
 from serve.policy.profile import Settings, Windows, check_windows
@@ -46,6 +47,8 @@ log = logging.getLogger(__name__)
 # 5 ms are longer than most segments.
 SWITCH_INTERVAL_S = 1e-4
 _POLL_EVERY_S = 0.01
+# More texts are looked up in the table on a thread: the event loop must stay free.
+_MOST_INLINE = 16
 
 
 class Observer(Protocol):
@@ -80,6 +83,7 @@ class Classifier:
         ladder: the rungs that targets resolve to.
         policy: the live policy.
         inputs: reads texts and ids as the model takes them.
+        table: answers texts before the first layer; None where the model has no table.
         entities: reads the answers of a token classifier; None for other tasks.
         costs: what segments cost, kept up to date by the engine.
         engine: runs the segments.
@@ -111,20 +115,22 @@ class Classifier:
         """
         manifest, self.num_open, self.started = bundle.manifest, 0, False
         self.name, self.bundle, self.options = bundle.name, bundle, options
+        self._observer, self._pool = observer, tokenizer_pool
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
-        self.batch_limits, self._observer = options.batch_limits(placement.device), observer
+        self.batch_limits = options.batch_limits(placement.device)
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
             self.entities = EntityReader(manifest.labels, self.inputs.word_span_finder)
-        threads = options.num_threads or available_threads()
-        chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
+        chain = build_runner(
+            bundle, placement, options.num_threads or available_threads(), options.gpu_memory_gb
+        )
         warm_up = on_gpu(self.batch_limits) if self.device == "cuda" else ON_CPU
         self.costs = measure(chain, manifest.max_tokens, warm_up)
         shape = variant_shape(bundle, self.precision)
         self.traits, self.temperatures = shape.traits, shape.temperatures
-        self.scores = ScoreMap.of(self.traits)
+        self.scores, self.table = ScoreMap.of(self.traits), self._table_exit()
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
             log.warning("%s", for_operators(self.ladder.uncertified, bundle))
@@ -142,11 +148,11 @@ class Classifier:
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
         self.guardrail = Guardrail(bundle.name, self.policy, self.ladder, store)
-        comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
+        comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder, self.table)
         put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
         self.audits = Auditor(self.engine, comparing, put_counts)
         self.rollout = RolloutWatch(
-            bundle.name, self.policy, self.traits.exits, store, self.audits.count
+            bundle.name, self.policy, self.traits.layers, store, self.audits.count
         )
         self.audits.watches += self.guardrail.look, self.rollout.watch
 
@@ -232,10 +238,36 @@ class Classifier:
         lengths = [len(each.input_ids) for each in tokens]
         request.count(len(tokens), sum(lengths))
         rows = _rows(request, tokens, lengths)
+        left = await self._at_table(request, rows, windowed)
         request.expect(rows, windowed)
-        self.engine.submit(rows)
+        if len(left) < len(rows):
+            self.engine.submit([row for row in rows if row.tag not in left])
         request.queued = True
+        for tag, answer in left.items():
+            self._observer.answer(answer, rows[tag].num_tokens)
+            request.settle(tag, self.scores.answer(answer))
         return await request.outcomes()
+
+    async def _at_table(
+        self, request: Classification, rows: Sequence[Row], windowed: Windowed | None
+    ) -> dict[int, Answer]:
+        """Return the answers of the rows that leave before the first layer, by their tags."""
+        if self.table is None or request.chosen.rule.table is None:
+            return {}
+        judged = [row for row in rows if windowed is None or windowed.whole(row.tag)]
+        if len(judged) <= _MOST_INLINE:
+            return self.table.answers(judged)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self.table.answers, judged)
+
+    def _table_exit(self) -> TableExit | None:
+        table = self.bundle.read_table()
+        if table and table.vocabulary < self.inputs.vocab_size:
+            raise InvalidBundle(
+                f"{self.bundle.folder}: the table has rows for {table.vocabulary} token ids, and "
+                f"the model has {self.inputs.vocab_size}"
+            )
+        return TableExit(table, self.traits) if table else None
 
     def _flagger(self, request: Classification, settings: Settings) -> Flagger | None:
         """Return what flags the answers to a request; its own flag goes before the profile's.

@@ -1,6 +1,7 @@
 """The exit before the first layer: a text is judged as soon as its tokens are known."""
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,11 @@ class TableExit:
         return ExitRecord(
             TABLE, logits, table_confidence(self._task, logits, self._temperature).item()
         )
+
+    def answers(self, rows: Sequence[Row]) -> dict[int, Answer]:
+        """Return the answers of the rows that leave before the first layer, by their tags."""
+        found = ((row.tag, self.answer(row)) for row in rows)
+        return {tag: answer for tag, answer in found if answer}
 
     def answer(self, row: Row) -> Answer | None:
         """Return the answer of a row that leaves before the first layer; None if it goes on."""

@@ -154,6 +154,10 @@ class Windowed:
         """Take the rows, before any of them has an outcome."""
         self._rows = rows
 
+    def whole(self, place: int) -> bool:
+        """Tell whether a row is a whole text, and no window of one."""
+        return not isinstance(self._texts[self._text_of[place]], Cut)
+
     def over(self, place: int) -> bool:
         """Tell whether a row's text has been answered by another row."""
         return self._text_of[place] in self.winners

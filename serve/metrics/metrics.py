@@ -33,6 +33,7 @@ from serve.metrics.names import (
 )
 from serve.metrics.scraped import FamilyCollector, connection_samples, model_samples
 from serve.rules.criterion import Reason
+from serve.rules.traits import Traits
 from serve.version import __version__
 
 # Once a route is used, its failures are on the page.
@@ -68,7 +69,7 @@ class Metrics:
         self._catalog: Catalog | None = None
         self._used: set[tuple[str, str]] = set()  # models and routes
         self._gone_s: dict[str, float] = {}  # models that are served no more, and since when
-        layers = tuple(float(layer) for layer in range(1, depth + 1))
+        layers = tuple(float(layer) for layer in range(depth + 1))
         self._made: dict[str, Counter | Histogram] = {
             name: Counter(f"offramp_{name}", text, labels, registry=self.registry)
             for name, (text, labels, *_) in COUNTERS.items()
@@ -107,13 +108,13 @@ class Metrics:
             self._forget_gone({"", *(classifier.name for classifier in self._catalog)})
         return generate_latest(self.registry)
 
-    def observer(self, model: str, exits: tuple[int, ...]) -> "ModelObserver":
-        """Return the observer of one model with these exit layers, ascending.
+    def observer(self, model: str, traits: Traits) -> "ModelObserver":
+        """Return the observer of one model.
 
         What was counted of a model of the same name goes on.
         """
         self._used.add((model, ""))
-        return ModelObserver(self._of, model, exits)
+        return ModelObserver(self._of, model, traits)
 
     def request(self, model: str, route: str, code: int, duration_s: float | None) -> None:
         """Count an HTTP request; `model` is empty if the request has reached no model.
@@ -152,8 +153,8 @@ class Metrics:
 class ModelObserver:
     """Counts one model's work, as a `serve.classifier.classifier.Observer`."""
 
-    def __init__(self, of: Mapping[str, _Samples], model: str, exits: tuple[int, ...]) -> None:
-        self._of, self._model, self._exits = of, model, exits
+    def __init__(self, of: Mapping[str, _Samples], model: str, traits: Traits) -> None:
+        self._of, self._model, self._traits = of, model, traits
         stage = of["stage_duration_seconds"]
         self._tokenize, self._queue, self._segment, self._judge = (
             stage(model, name) for name in ("tokenize", "queue", "segment", "judge")
@@ -163,12 +164,12 @@ class ModelObserver:
         )
         of["client_disconnects"](model)
         of["rejected"](model, Overloaded.code)
-        for layer in exits:
+        for layer in traits.layers:
             of["exits"](model, str(layer), Reason.CONFIDENT.label)
 
     def batch(self, stats: BatchStats) -> None:
         """Count a segment run."""
-        of, labels = self._of, (self._model, str(self._exits[stats.exit_index]))
+        of, labels = self._of, (self._model, str(self._traits.exits[stats.exit_index]))
         self._segment.observe(stats.segment_s)
         self._judge.observe(stats.judge_s)
         of["segment_duration_seconds"](*labels).observe(stats.segment_s)
@@ -178,11 +179,11 @@ class ModelObserver:
 
     def answer(self, answer: Answer, num_tokens: int) -> None:
         """Count an answer."""
-        layer, reason = self._exits[answer.exit_index], answer.reason.label
+        layer, reason = self._traits.layer_of(answer.exit_index), answer.reason.label
         self._of["exit_layer"](self._model, reason).observe(layer)
         self._of["exits"](self._model, str(layer), reason).inc()
         self._run.inc(layer)
-        self._saved.inc(self._exits[-1] - layer)
+        self._saved.inc(self._traits.exits[-1] - layer)
         self._tokens.inc(num_tokens)
         self._queue.observe(answer.queue_s)
 

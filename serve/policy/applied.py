@@ -38,11 +38,15 @@ class AppliedPolicy:
         """
         self._policy, self._ladder = policy, ladder
         self._rungs = ladder.rungs(policy.limits)
+        self._flagging = self._under_a_flag()
         self._asked = lru_cache(256)(self._of_own_target)
         self._reflagged = lru_cache(256)(self._under_other_flag)
         self._wishes = policy.wishes
         self.unkept: dict[str, TargetOutOfReach] = {}
         self.named = {name: self._named(name, wish) for name, wish in self._wishes.items()}
+        for name in self._flagging.named if self._flagging else ():
+            if self.named[name].settings.flag:
+                self._take_flagging(name)
         self.has_flag = any(chosen.settings.flag for chosen in self.named.values())
         self.faster: FasterRungs | None = None
         if policy.overload:
@@ -69,6 +73,8 @@ class AppliedPolicy:
             OfframpError: there is no such profile, the limits do not allow the choice, the model
                 cannot follow the rule, or the target cannot be had.
         """
+        if flag is not None and self._flagging:
+            return self._flagging.exit_for(choice, assigned, flag)
         if choice is None:
             return self._of_name(DEFAULT, flag)
         if assigned and isinstance(choice, str) and choice in self._policy.profiles:
@@ -79,6 +85,22 @@ class AppliedPolicy:
         if isinstance(wish, TargetChoice):
             return self._asked(wish.target, _bounds(flag) if wish.target.decides else None)
         return self._of_rule(wish)
+
+    def _under_a_flag(self) -> "AppliedPolicy | None":
+        """Return what the policy means where a flag looks; None where it means the same there."""
+        limits = self._policy.limits
+        if self._ladder.traits.table_temperature is None or limits.flagging() == limits:
+            return None
+        flagging = self._policy.model_copy(update={"limits": limits.flagging()})
+        return AppliedPolicy(flagging, self._ladder)
+
+    def _take_flagging(self, name: str) -> None:
+        """Let a profile with a flag of its own be what it is under a flag."""
+        assert self._flagging
+        self.named[name] = self._flagging.named[name]
+        self.unkept.pop(name, None)
+        if name in self._flagging.unkept:
+            self.unkept[name] = self._flagging.unkept[name]
 
     def _of_name(self, name: str, flag: AnyFlag | None) -> ChosenExit:
         wish = self._wishes[name]

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from serve.errors import OverrideForbidden
 from serve.rules import ExitRule, LayerRule
@@ -27,6 +27,8 @@ class Limits(RequestModel):
         special_tokens: whether a request may say that special tokens in texts are no text.
         min_layer: the earliest layer at which a request leaves, whatever its rule says; 1 keeps
             out the table alone.
+        table_flags: whether a text that a flag looks at may leave at the table, before the first
+            layer: chosen words lead a table easily.
         max_layer: the last layer that a request runs.
     """
 
@@ -37,6 +39,7 @@ class Limits(RequestModel):
     special_tokens: Own = unsaid()
     min_layer: PositiveInt | None = None
     max_layer: PositiveInt | None = None
+    table_flags: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "Limits":
@@ -48,6 +51,12 @@ class Limits(RequestModel):
         """Tell whether a request may choose a setting; `guarding`: where a flag is to be kept."""
         said: Own = getattr(self, setting)
         return not guarding if said is None else said == "any"
+
+    def flagging(self) -> "Limits":
+        """Return the limits on what a flag looks at."""
+        if self.table_flags:
+            return self
+        return self.model_copy(update={"min_layer": self.min_layer or 1})
 
     def applied_to(self, rule: ExitRule) -> ExitRule:
         """Return the rule within the limits; the same object if it is within them already.

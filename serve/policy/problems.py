@@ -49,7 +49,7 @@ def problem_of_target(
     """Return why a target has not become what it would be without limits, or saves nothing."""
     if found.problem is not None:
         return found.problem + blame(target, limits, ladder)
-    free = nearest(target, ladder.rungs(Limits()))
+    free = nearest(target, ladder.rungs(_free(limits)))
     same = _bare(free.rung.rule) == _bare(found.rung.rule)
     if not same or (free.certificate and not found.certificate):
         return (
@@ -88,7 +88,7 @@ def _idle(target: Target, full: ServedRung) -> bool:
 
 def blame(target: Target, limits: Limits, ladder: ServedLadder) -> str:
     """Return what in the limits keeps a target from its rule, as the end of a sentence."""
-    rule = nearest(target, ladder.rungs(Limits())).rung.rule
+    rule = nearest(target, ladder.rungs(_free(limits))).rung.rule
     free = ladder.compile(rule)
     first, last = ladder.traits.exits[free.first], ladder.traits.exits[free.last]
     wrong = []
@@ -101,6 +101,11 @@ def blame(target: Target, limits: Limits, ladder: ServedLadder) -> str:
     if not wrong:
         return ""
     return f"; the policy's limits change {_shown(rule)}: {' and '.join(wrong)}"
+
+
+def _free(limits: Limits) -> Limits:
+    """Return limits that take nothing away; `min_layer` 1 is there to keep out the table."""
+    return Limits(min_layer=1 if limits.min_layer == 1 else None)
 
 
 def _bounds(limits: Limits) -> str:

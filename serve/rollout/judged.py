@@ -176,7 +176,7 @@ def judge(rollout: Rollout, counts: AuditCounts, exits: Sequence[int]) -> Judged
     Args:
         rollout: what is judged.
         counts: what all replicas have counted.
-        exits: layers of the model's exits, ascending.
+        exits: the layers where texts can leave, ascending.
     """
     known, bounds = dict(counts), rollout.bounds.given
     tallies: dict[Arm, Tally] = {

@@ -86,7 +86,7 @@ class RolloutWatch:
         store: CountStore,
         count: Count,
     ) -> None:
-        """Take the model's policy and exit layers, and where all replicas count."""
+        """Take the model's policy, the layers where texts can leave, and where replicas count."""
         self._model, self._policy, self._exits, self._count = model, policy, exits, count
         self._store, self._counts = store, AuditCounts()
         self._latest: tuple[AuditCounts, Rollout | None, Judged | None] = self._counts, None, None

@@ -81,7 +81,7 @@ class RolloutStart(Plan, Proposal, UnconditionalEdit):
         Raises:
             InvalidRequest: there is one.
         """
-        layers, exits = self.bounds.layers, classifier.traits.exits
+        layers, exits = self.bounds.layers, classifier.traits.layers
         if layers is not None and not exits[0] < layers < exits[-1]:
             raise InvalidRequest(
                 f"bounds.layers: no candidate could ever break or keep {layers:g}, because texts "

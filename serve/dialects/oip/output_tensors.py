@@ -119,8 +119,8 @@ class _Arrays:
 
     @property
     def exit_layer(self) -> NDArray[np.int32]:
-        exits = self._manifest.exits
-        return _column([exits[answer.exit_index].layer for answer in self._answers], "<i4")
+        layer_of = self._manifest.traits.layer_of
+        return _column([layer_of(answer.exit_index) for answer in self._answers], "<i4")
 
     @property
     def exit_reason(self) -> list[str]:

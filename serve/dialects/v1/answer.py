@@ -156,10 +156,10 @@ def _add_extras(result: Json, answered: Classification, output: TaskOutput, plac
     answer, tokens = answered.answers[place], answered.tokens[place]
     wanted = answered.asked.returned
     if "exits" in wanted:
-        layers = answered.classifier.traits.exits
+        layer_of = answered.classifier.traits.layer_of
         result["exits"] = [
             {
-                "layer": layers[passed.exit_index],
+                "layer": layer_of(passed.exit_index),
                 **output.summary(passed, tokens),
                 "signal": short(passed.signal),
                 **({"logits": rounded(passed.logits)} if "logits" in wanted else {}),

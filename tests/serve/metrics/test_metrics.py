@@ -11,6 +11,7 @@ from serve.metrics import metrics as metrics_module
 from serve.metrics.metrics import Metrics, ModelObserver
 from serve.metrics.names import REQUEST_SECONDS, ROWS, STAGE_SECONDS
 from serve.rules.criterion import Reason
+from serve.rules.traits import Traits
 from serve.version import __version__
 
 NAMES = {
@@ -30,7 +31,7 @@ NAMES = {
     "offramp_batch_rows",
     "offramp_batch_tokens",
 }
-DEPTH, EXITS = 6, (2, 4, 6)
+DEPTH, EXITS = 6, Traits((2, 4, 6), ("a", "b"))
 
 
 @pytest.fixture
@@ -112,10 +113,12 @@ def test_work_is_counted(
     assert value(metrics, name, model="other", **labels) == 0
 
 
-def test_exit_layer_has_one_bucket_per_layer_of_the_deepest_model(metrics: Metrics) -> None:
-    metrics.observer("small", (1, 2)).answer(answer(1), num_tokens=1)
+def test_exit_layer_has_a_bucket_for_0_and_each_layer_of_the_deepest(
+    metrics: Metrics,
+) -> None:
+    metrics.observer("small", Traits((1, 2), ("a", "b"))).answer(answer(1), num_tokens=1)
     layers = [s.labels["le"] for s in samples(metrics) if s.name == "offramp_exit_layer_bucket"]
-    assert layers == [*(f"{layer}.0" for layer in range(1, DEPTH + 1)), "+Inf"]
+    assert layers == [*(f"{layer}.0" for layer in range(DEPTH + 1)), "+Inf"]
 
 
 def test_what_alerts_must_see_before_it_happens_is_on_the_page_at_zero(

@@ -6,11 +6,12 @@ from serve.errors import OfframpError
 from serve.metrics.metrics import Metrics
 from serve.metrics.page import ReplicaCount, merge_pages
 from serve.rules.criterion import Reason
+from serve.rules.traits import Traits
 
 
 def page(answers: int, layer_index: int = 0) -> str:
     metrics = Metrics(3)
-    observer = metrics.observer("m", (1, 2, 3))
+    observer = metrics.observer("m", Traits((1, 2, 3), ("a", "b")))
     for _ in range(answers):
         observer.answer(
             Answer(np.zeros(2, np.float32), layer_index, Reason.LAYER, 0.0, 0.25, 0.5, layer_index),
