@@ -216,7 +216,7 @@ def _announce(announcer: Announcer, bundle: Bundle, placement: Placement) -> Non
     where = precision if device == "cpu" else f"{precision} on {device}"
     announcer.say(
         f"{bundle.name}: {manifest.num_layers} layers, "
-        f"exits at {', '.join(map(str, manifest.exit_layers))}, {where}, "
+        f"exits at {', '.join(map(str, manifest.traits.layers))}, {where}, "
         f"labels {', '.join(manifest.labels)}, at most {manifest.max_tokens} tokens, "
         f"bundle {bundle.version}",
         model=bundle.name,

@@ -67,15 +67,16 @@ class Tracing:
 
         if request.tokenized:
             add("tokenize", request.tokenized, {})
-        if not request.rows:
+        # Texts that left before the first layer were in no queue.
+        rows = [row for row in request.rows if not math.isnan(row.admitted_s)]
+        if not rows:
             return
-        left_queue_s = max(row.started_s for row in request.rows)
-        if any(math.isnan(row.started_s) for row in request.rows):
+        left_queue_s = max(row.started_s for row in rows)
+        if any(math.isnan(row.started_s) for row in rows):
             left_queue_s = time.monotonic()  # refused while it waited
-        queued_s = request.rows[0].admitted_s, left_queue_s
-        add("queue", queued_s, {"offramp.rows": len(request.rows)})
+        add("queue", (rows[0].admitted_s, left_queue_s), {"offramp.rows": len(rows)})
         # Rows that were in one batch share the record of its run.
-        for run in dict.fromkeys(run for row in request.rows for run in row.segment_trace or ()):
+        for run in dict.fromkeys(run for row in rows for run in row.segment_trace or ()):
             attributes = {
                 "offramp.layer": exit_layers[run.exit_index],
                 "offramp.batch.rows": run.num_rows,

@@ -49,7 +49,7 @@ HISTOGRAMS: Final = {
     "segment_duration_seconds": Declared(
         "Time in the segment that ends at this layer.", ("model", "layer"), STAGE_SECONDS
     ),
-    # One bucket per layer of the deepest model.
+    # One bucket for layer 0, and one per layer of the deepest model.
     "exit_layer": Declared(
         "Transformer layers executed per answer, by reason; one bucket per layer.",
         ("model", "reason"),

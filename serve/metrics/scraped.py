@@ -90,9 +90,11 @@ def _policy(classifier: Classifier) -> Iterator[Sample]:
 def _numbers_in(rule: ExitRule, exits: tuple[int, ...]) -> Iterator[tuple[str, float]]:
     """Yield exit layer and number of the setting that decides how early rows leave.
 
-    The layer is empty, which to Prometheus is no label, where one number is for all exits.
-    Thresholds of single labels are not published.
+    The layer is empty, which to Prometheus is no label, where one number is for all exits, and 0
+    is the table's. Thresholds of single labels are not published.
     """
+    if rule.table is not None:
+        yield "0", rule.table
     for name in ("threshold", "votes", "share", "patience", "layer"):
         number = getattr(rule, name, None)
         if isinstance(number, tuple):

@@ -106,6 +106,13 @@ class LadderInfo(ResponseModel):
     )
 
 
+class TableInfo(ResponseModel):
+    """What may answer before the first layer, at layer 0."""
+
+    buckets: int = Field(description="Rows that its 2-grams and 3-grams share.")
+    temperature: float = Field(description="Temperature of its confidence.")
+
+
 class ModelInfo(ResponseModel):
     """A served model."""
 
@@ -120,6 +127,9 @@ class ModelInfo(ResponseModel):
     rules: list[str] = Field(description="Exit rules that the model can follow.")
     layers: int
     exits: list[ExitInfo]
+    table: TableInfo | None = Field(
+        description="The table that may answer before the first layer; null without one."
+    )
     device: Device = Field(description="Where the model runs.")
     precision: Precision
     precisions: list[Precision] = Field(description="Variants in the bundle.")
@@ -259,6 +269,9 @@ def _describe(classifier: Classifier) -> ModelInfo:
                 manifest.exit_layers, classifier.temperatures, strict=True
             )
         ],
+        table=TableInfo.model_validate(manifest.table, from_attributes=True)
+        if manifest.table
+        else None,
         device=classifier.device,
         precision=classifier.precision,
         precisions=list(manifest.variants),

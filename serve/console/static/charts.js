@@ -9,7 +9,7 @@ const { uPlot } = globalThis;
 
 // From teal, the first layers, to violet, the last: the same colours on every tab.
 export function layerColor(layer, layers) {
-  const part = layers > 1 ? (layer - 1) / (layers - 1) : 0;
+  const part = layers > 1 ? (Math.max(1, layer) - 1) / (layers - 1) : 0;
   return `oklch(var(--layer-lightness) 0.13 ${180 + 125 * part})`;
 }
 
@@ -78,6 +78,9 @@ function options(lines, format, width, marks) {
     }))],
   };
 }
+
+// Where texts can leave: layer 0, if the model has a table, and the exits.
+export const layersOf = (model) => [...(model.table ? [0] : []), ...model.exits.map((exit) => exit.layer)];
 
 // A bar of each layer's share; `series` are [{name, counts: {layer: count}}].
 export function LayerBars({ layers, series }) {

@@ -24,7 +24,8 @@ export function Decided({ result, left, rule, layers }) {
       ${" "}${WORDS[left.reason] || left.reason}${compared(left, rule)}
       ${differs && html` <span class="wrong">full depth says ${result.label}</span>`}</p>
     <div class="exits-head" aria-hidden="true"><span>${scored(result.exits[0]) && "score"}</span><span>${left.judged?.[0]?.signal === undefined || left.judged[0].signal === null ? "" : rule.rule.replace("normalized_", "norm. ")}</span></div>
-    <ol class="exits" aria-label="Exits">${result.exits.map((exit, i) => html`
+    <ol class="exits" aria-label="Exits">${left.layer === 0 && html`<li class="left" aria-current="step">
+        <span class="layer"><span class="hidden">Layer ${" "}</span>0</span><span class="label">${left.label}</span></li>`}${result.exits.map((exit, i) => html`
       <li class=${i > left.place ? "unrun" : i === left.place ? "left" : ""}
         aria-current=${i === left.place ? "step" : null}>
         <span class="layer"><span class="hidden">Layer ${" "}</span>${exit.layer}</span>

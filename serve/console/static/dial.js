@@ -6,6 +6,7 @@ the browser decides by.
 
 import { html } from "./vendor/preact-htm-3.1.1.module.js";
 import { percent, ruleText, short } from "./format.js";
+import { isFull } from "./ladder.js";
 import { Card } from "./parts.js";
 import { KINDS, decidable } from "./rules.js";
 
@@ -14,7 +15,7 @@ const STEPS = 1000;
 // The smallest certified bound on answers that differ from full depth; null without one.
 export function certified(rung) {
   const found = rung.certificates.filter((each) => each.loss === "disagreement");
-  return rung.rule.rule === "never" ? 0 : found.length ? Math.min(...found.map((each) => each.epsilon)) : null;
+  return isFull(rung) ? 0 : found.length ? Math.min(...found.map((each) => each.epsilon)) : null;
 }
 
 // For each certified bound the rung with the fewest layers that keeps it, as targets resolve.

@@ -34,7 +34,10 @@ function lossesOf(rungs) {
 }
 
 const certificate = (rung, loss) => rung.certificates.find((each) => each.loss === loss);
-const exact = (rung, loss) => rung.rule.rule === "never" && !OF_REFERENCE.includes(loss);
+// Every text runs in full.
+export const isFull = (rung) => rung.rule.rule === "never" && !rung.rule.table;
+
+const exact = (rung, loss) => isFull(rung) && !OF_REFERENCE.includes(loss);
 
 // The share that a rung loses at most, as certified; null without a certificate.
 export function bound(rung, loss) {

@@ -1,6 +1,7 @@
 /* A served model: what it is, what is certified for it, and its exits. */
 
 import { html } from "./vendor/preact-htm-3.1.1.module.js";
+import { layersOf } from "./charts.js";
 import { percent } from "./format.js";
 import { bound, frontier, views } from "./ladder.js";
 
@@ -31,7 +32,7 @@ function Facts({ model }) {
     ["Precision", model.precision],
     ["In the bundle", model.precisions.join(", ")],
     ["Task", TASKS[model.task] || model.task],
-    ["Layers", `${model.layers}, exits at ${listed(model.exits.map((exit) => exit.layer))}`],
+    ["Layers", `${model.layers}, exits at ${listed(layersOf(model))}`],
     ["Longest text", `${model.max_tokens.toLocaleString("en")} tokens`],
     ["Policy", `version ${model.policy_version}`],
     ["Labels", html`<span title=${model.labels.join(", ")}>${few(model.labels)}</span>`],

@@ -1,7 +1,7 @@
 /* Live: what the server does now, and has done in the last 15 minutes. */
 
 import { html } from "../vendor/preact-htm-3.1.1.module.js";
-import { LayerBars, Lines } from "../charts.js";
+import { LayerBars, Lines, layersOf } from "../charts.js";
 import { milliseconds, percent, short } from "../format.js";
 import { useFigures } from "../metrics.js";
 import { Card, Figure, Problem } from "../parts.js";
@@ -9,7 +9,7 @@ import { Card, Figure, Problem } from "../parts.js";
 function View({ model }) {
   const figures = useFigures(model.name);
   const { now, last, minutes, series } = figures;
-  const layers = model.exits.map((exit) => exit.layer);
+  const layers = layersOf(model);
   const kept = `last ${minutes < 1 ? "minute" : `${Math.round(minutes)} minutes`}`;
   return html`
     <${Problem} error=${figures.error} />

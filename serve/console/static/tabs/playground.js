@@ -7,7 +7,7 @@ again for each rule.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm-3.1.1.module.js";
 import { call } from "../api.js";
-import { LayerBars } from "../charts.js";
+import { LayerBars, layersOf } from "../charts.js";
 import { Curl } from "../curl.js";
 import { Decided } from "../decided.js";
 import { Dial, firstDial, ruleOf } from "../dial.js";
@@ -96,7 +96,7 @@ function fullDepth(policy) {
   const never = { rule: "never" };
   if ((policy?.policy.limits?.overrides ?? "any") === "any") return never;
   const [profile] = Object.entries(policy.resolved)
-    .find(([name, { rule }]) => name !== "default" && rule.rule === "never" && !rule.max_layer) || [];
+    .find(([name, { rule }]) => name !== "default" && rule.rule === "never" && !rule.max_layer && !rule.table) || [];
   return profile ? { profile } : never;
 }
 
@@ -149,7 +149,7 @@ function Results({ model, policy, run, dial }) {
         ${model.task === "single_label" && html`<${Figure} name="As at full depth" value=${`${same} of ${run.length}`} bad=${same < run.length} />`}
       </div>
       <${Card} title="Exits by layer" note="of these texts">
-        <${LayerBars} layers=${model.exits.map((exit) => exit.layer)} series=${[{ name: "share", counts: exits }]} />
+        <${LayerBars} layers=${layersOf(model)} series=${[{ name: "share", counts: exits }]} />
       </${Card}>
     </div>
     <div class="columns decided" aria-live="polite">
