@@ -136,9 +136,11 @@ def test_audits_compare_what_left_there(changed: LiveServer) -> None:
     changed.answer(SURE_TEXT)
     until(lambda: "0" in exits())
     assert exits()["0"]["differences"] == int(full != "positive")
-    tried = {"policy": {"default": {**RULE, "table": 0.999999}}}
-    found = changed.http.post(f"{PATH}/dry-run", json=tried)
+    found = changed.http.post(f"{PATH}/dry-run", json={"policy": {"default": NEVER}})
     assert found.status_code == 200, found.text
+    sides = found.json()["profiles"]["default"]
+    assert [sides[when]["live"]["layers"] for when in ("before", "after")] == [0, DEPTH]
+    assert sides["before"]["live"]["ms"] < 1
 
 
 def test_a_certified_rule_may_say_the_table(folder: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from serve.api.request import Headers, Request
 from serve.logs import ACCESS_LOG
 from serve.tracing import Tracing, configured_tracing
 from tests.serve.support.live_server import serving_bundles, serving_grpc
+from tests.serve.support.tables import SURE_TEXT, UNSURE_TEXT, add_table
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -44,6 +45,18 @@ def spans_of(
         body = {"inputs": list(inputs), "exit": {"rule": "layer", "layer": 2}}
         assert server.http.post("/v1/classify", json=body).status_code == 200
     return spans
+
+
+def test_texts_that_leave_before_the_first_layer_were_in_no_queue(
+    bundle_copy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = add_table(bundle_copy("tiny"))
+    for texts, queued in (([SURE_TEXT], []), ([SURE_TEXT, UNSURE_TEXT], [1])):
+        with recorded(monkeypatch) as spans, serving_bundles(folder) as server:
+            server.http.headers["traceparent"] = PARENT
+            server.answer(texts, exit={"rule": "layer", "layer": 2, "table": 0.8})
+        rows = [(span.attributes or {})["offramp.rows"] for span in spans.get("queue", [])]
+        assert rows == queued
 
 
 def test_classifications_of_every_dialect_and_of_grpc_have_a_span(
