@@ -188,12 +188,12 @@ def _safer_wish(
     wish = policy.wishes[profile]
     if not isinstance(wish, TargetChoice) or loss not in _FIELDS:
         return NeverRule()
+    flag = policy.settings_for(None if profile == DEFAULT else profile).flag
     if wish.target.decides:
-        flag = policy.settings_for(None if profile == DEFAULT else profile).flag
         if flag is None:
             return NeverRule()
         ladder = ladder.deciding(flag)
-    rungs = ladder.rungs(policy.limits)
+    rungs = ladder.rungs(policy.limits.flagging() if flag else policy.limits)
     layers = nearest(wish.target, rungs).rung.expected_layers
     certified = (rung.certificate(loss) for rung in rungs)
     smaller = {c.epsilon for c in certified if c and c.epsilon < epsilon}

@@ -50,7 +50,7 @@ class Bounds(RequestModel):
 
     disagreement: Annotated[float, Field(gt=0, lt=1), OR_PERCENT] | None = None
     p99_ms: Annotated[float, Field(gt=0, le=3_600_000)] | None = None
-    layers: Annotated[float, Field(gt=1, le=10_000)] | None = None
+    layers: Annotated[float, Field(gt=0, le=10_000)] | None = None
     errors: Annotated[float, Field(gt=0, lt=1), OR_PERCENT] | None = None
 
     @model_validator(mode="after")

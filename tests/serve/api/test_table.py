@@ -140,15 +140,49 @@ def test_audits_compare_what_left_there(changed: LiveServer) -> None:
     assert found.status_code == 200, found.text
     sides = found.json()["profiles"]["default"]
     assert [sides[when]["live"]["layers"] for when in ("before", "after")] == [0, DEPTH]
-    assert sides["before"]["live"]["ms"] < 1
+
+
+def test_arms_of_a_rollout_count_what_left_there(folder: Path) -> None:
+    start = {"patch": {"default": RULE}, "steps": [50], "hold_s": 3600, "bounds": {"layers": 0.5}}
+    with serving_bundles(folder) as server:
+        assert server.http.post(f"{PATH}/rollout", json=start).status_code == 200
+        left: dict[str, list[int]] = {"live": [], "candidate": []}
+        for client in range(12):
+            body, sticky = {"inputs": SURE_TEXT}, {"X-Offramp-Sticky": f"client {client}"}
+            answer = server.http.post("/v1/classify", json=body, headers=sticky).json()
+            left[answer["arm"]] += layers(answer)
+        assert {*left["live"]} == {DEPTH}
+        assert {*left["candidate"]} == {0}
+
+        def arms() -> dict[str, Any]:
+            found: dict[str, Any] = server.http.get(f"{PATH}/rollout").json()["arms"]
+            return found
+
+        until(lambda: sum(arm["answers"] for arm in arms().values()) == 12)
+        assert arms()["candidate"]["exits"] == {"0": len(left["candidate"])}
+
+
+def test_counts_go_on_when_a_model_gets_a_table(bundle_folder: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(bundle_folder, tmp_path / "tiny"))
+    with serving_bundles(copy, model_repository=tmp_path) as server:
+        assert server.refusal(SURE_TEXT, exit=RULE).message.startswith("table: this model")
+        server.answer([SURE_TEXT] * 3)
+        add_table(copy)
+        loaded = server.http.post("/v1/models/tiny/load", json={"force": True})
+        assert loaded.status_code == 200, loaded.text
+        assert layers(server.answer([SURE_TEXT, UNSURE_TEXT], exit=RULE))[0] == 0
+        assert server.metric("offramp_exits_total", model="tiny") == 5
+        assert server.metric("offramp_exits_total", model="tiny", layer="0") == 1
 
 
 def test_a_certified_rule_may_say_the_table(folder: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "tiny"))
     table = load_bundle(copy).manifest.files["table.npy"]
+    bound = certificate("disagreement", 0.01, 0.006)
     rungs = [
         rung(NEVER, (0, 0, 0, 0, 1), 0),
-        rung(RULE, (0.5, 0.2, 0, 0, 0.3), 0.006, certificate("disagreement", 0.01, 0.006)),
+        rung(ENTROPY, (0, 0.3, 0.3, 0, 0.4), 0.006, bound),
+        rung(RULE, (0.5, 0.2, 0, 0, 0.3), 0.006, bound),
     ]
     certify(copy, "fp32", table=table, rungs=rungs, decisions=[])
     target = {"target": {"max_disagreement": 0.01}}
@@ -156,6 +190,8 @@ def test_a_certified_rule_may_say_the_table(folder: Path, tmp_path: Path) -> Non
         answer = server.answer(SURE_TEXT, exit=target)
         assert layers(answer) == [0]
         assert answer["exit_rule"] == RULE
+        flagged = server.answer(SURE_TEXT, exit=target, flag=FLAG)
+        assert (flagged["exit_rule"], flagged["certificate"]) == (ENTROPY, bound)
         assert answer["expected_layers"] == pytest.approx(0.2 + 0.3 * DEPTH)
         ladder = server.http.get("/v1/models/tiny").json()["ladder"]["rungs"]
-        assert ladder[1]["speedup"] > 1
+        assert [round(each["expected_layers"], 3) for each in ladder] == [4, 2.5, 1.4]
