@@ -90,6 +90,8 @@ def why_uncertified(bundle: Bundle, precision: Precision) -> str:
             f"The certified rules of {bundle.name} are for other weights of {precision}, so they "
             f"do not hold: {command}`"
         )
+    if any(ladder.exits == exits for ladder in of_weights):
+        return f"The certified rules of {bundle.name} are for another table: {command}`"
     layers = " or ".join(listed(ladder.exits) for ladder in of_weights)
     return (
         f"Rules of {bundle.name} are certified with exits at {layers}, not at {listed(exits)}: use "

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from serve.bundle.loader import load_bundle
+from serve.rules.signals import softmax
 from tests.serve.support.ladders import NEVER, certificate, certify, rung
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.tables import SURE_TEXT, SURE_WORD, UNSURE_TEXT, add_table
@@ -184,7 +186,8 @@ def test_a_certified_rule_may_say_the_table(folder: Path, tmp_path: Path) -> Non
         rung(ENTROPY, (0, 0.3, 0.3, 0, 0.4), 0.006, bound),
         rung(RULE, (0.5, 0.2, 0, 0, 0.3), 0.006, bound),
     ]
-    certify(copy, "fp32", table=table, rungs=rungs, decisions=[])
+    scales = [[2.0], [3.0], [1.0], [1.0], [1.0]]
+    certify(copy, "fp32", table=table, rungs=rungs, decisions=[], score_temperatures=scales)
     target = {"target": {"max_disagreement": 0.01}}
     with serving_bundles(copy) as server:
         answer = server.answer(SURE_TEXT, exit=target)
@@ -192,6 +195,11 @@ def test_a_certified_rule_may_say_the_table(folder: Path, tmp_path: Path) -> Non
         assert answer["exit_rule"] == RULE
         flagged = server.answer(SURE_TEXT, exit=target, flag=FLAG)
         assert (flagged["exit_rule"], flagged["certificate"]) == (ENTROPY, bound)
+        for choice, scale in ((RULE, 2.0), ({"rule": "layer", "layer": 1}, 3.0)):
+            asked = server.answer(SURE_TEXT, exit=choice, **{"return": ["logits"]})
+            (result,) = asked["results"]
+            scores = softmax(np.array(result["logits"]) / scale)
+            assert result["score"] == pytest.approx(scores.max(), abs=1e-5)
         assert answer["expected_layers"] == pytest.approx(0.2 + 0.3 * DEPTH)
         ladder = server.http.get("/v1/models/tiny").json()["ladder"]["rungs"]
         assert [round(each["expected_layers"], 3) for each in ladder] == [4, 2.5, 1.4]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from serve.bundle.loader import load_bundle
+from serve.classifier.variant import why_uncertified
 from serve.errors import InvalidBundle
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import ladder
@@ -67,4 +68,6 @@ def test_rules_that_were_certified_with_another_table_hold_no_more(bundle_copy: 
         part["exit_shares"] = (0.0, *part["exit_shares"])
     certified.pop("decisions", None)
     rewrite_manifest(folder, calibration={"ladders": [certified]})
-    assert load_bundle(folder).ladder("fp32") is None
+    bundle = load_bundle(folder)
+    assert bundle.ladder("fp32") is None
+    assert "are for another table" in why_uncertified(bundle, "fp32")
