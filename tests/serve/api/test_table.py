@@ -99,6 +99,22 @@ def test_the_limits_keep_it_out(changed: LiveServer) -> None:
     assert layers(changed.answer(SURE_TEXT, exit=RULE)) != [0]
 
 
+def test_every_dialect_says_where_it_left(changed: LiveServer) -> None:
+    assert changed.put_policy({"default": RULE}).status_code == 200
+    for path, body in (
+        ("/models/tiny", {"inputs": SURE_TEXT}),
+        ("/predict", {"inputs": SURE_TEXT}),
+        ("/classify", {"input": SURE_TEXT}),
+        ("/v1/models/tiny:predict", {"instances": [SURE_TEXT]}),
+    ):
+        answer = changed.http.post(path, json=body)
+        assert (answer.status_code, answer.headers["X-Offramp-Exit-Layer"]) == (200, "0"), path
+    tensor = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": [SURE_TEXT]}
+    answer = changed.http.post("/v2/models/tiny/infer", json={"inputs": [tensor]})
+    outputs = {each["name"]: each["data"] for each in answer.json()["outputs"]}
+    assert outputs["exit_layer"] == [0]
+
+
 def test_a_flag_is_not_left_to_the_table_unless_the_policy_says_so(changed: LiveServer) -> None:
     policy = {"default": RULE, "profiles": {"guard": {"exit": RULE, "flag": FLAG}}}
     for limits, at in (({}, False), ({"table_flags": True}, True)):
