@@ -1,5 +1,6 @@
 """Writing a bundle: graphs, manifest, card."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,8 @@ def write(
         if export.whole:
             shape = len(export.model.exits), len(export.model.labels)
             copy_recording(export.folder, folder, export.kept, shape)
+        if export.table:
+            shutil.copyfile(export.folder / export.table.file, folder / export.table.file)
         export = _with_fitting_ladders(export, folder, note)
         if not force:
             check_kept(out, export.calibration.ladders)
@@ -87,7 +90,8 @@ def _with_fitting_ladders(export: Export, folder: Path, note: Report) -> Export:
     """
     weights = {p: sha256_of(folder / weights_path(p)) for p in export.precisions}
     exits = tuple(span.exit_layer for span in export.spans)
-    fitting = carried(export.calibration.ladders, weights, exits)
+    table = sha256_of(folder / export.table.file) if export.table else None
+    fitting = carried(export.calibration.ladders, weights, exits, table)
     for remark in fitting.notes:
         note(remark)
     copy_certifying(export.folder, folder, fitting.ladders)

@@ -20,7 +20,10 @@ class Carried(NamedTuple):
 
 
 def carried(
-    ladders: Iterable[Ladder], weights: Mapping[Precision, str], exits: tuple[int, ...]
+    ladders: Iterable[Ladder],
+    weights: Mapping[Precision, str],
+    exits: tuple[int, ...],
+    table: str | None = None,
 ) -> Carried:
     """Return the ladders that were certified on just these variants.
 
@@ -28,10 +31,11 @@ def carried(
         ladders: of the model folder.
         weights: sha256 of the weights of each exported precision.
         exits: layers of the exported exits.
+        table: sha256 of the exported table.
     """
     kept, notes = [], []
     for ladder in ladders:
-        reason = _unfit(ladder, weights, exits)
+        reason = _unfit(ladder, weights, exits, table)
         if reason is None:
             kept.append(ladder)
         else:
@@ -72,11 +76,15 @@ def _certified(ladder: Ladder) -> str:
     )
 
 
-def _unfit(ladder: Ladder, weights: Mapping[Precision, str], exits: tuple[int, ...]) -> str | None:
+def _unfit(
+    ladder: Ladder, weights: Mapping[Precision, str], exits: tuple[int, ...], table: str | None
+) -> str | None:
     if ladder.precision not in weights:
         return "the precision is not exported"
     if not set(ladder.exits) <= set(exits):
         return f"the exits are {list(exits)}"
     if ladder.weights != weights[ladder.precision]:
         return "they are of other weights"
+    if ladder.table not in (None, table):
+        return "they are of another table"
     return None

@@ -63,6 +63,7 @@ def _describe(export: Export, measured: dict[Precision, Parity], folder: Path) -
         type_vocab_size=max(getattr(model.config, "type_vocab_size", 1), 1),
         head=_head(model.exit_config.heads[export.spans[0].head]),
         trained_for=export.trained_for,
+        table=export.table,
         policy=export.policy,
         variants={p: _variant(export, p, parity, folder) for p, parity in measured.items()},
         source=_source(export),

@@ -10,8 +10,9 @@ from models.checkpoints import LoadedCheckpoint, UnusableCheckpoint, load
 from models.checkpoints.comparison import compare, served_by
 from models.model_folder import read_calibration, read_policy
 from models.multi_exit import MultiExitModel
+from models.table.files import read_facts
 from serve.bundle.calibration import Calibration
-from serve.bundle.manifest import Precision, TrainedFor
+from serve.bundle.manifest import Precision, Table, TrainedFor
 from serve.policy.document import Policy
 
 
@@ -26,6 +27,8 @@ class Export:
         spans: the layers of each segment, one span per exit.
         policy: the part of the model's policy that fits these exits.
         calibration: the part of the model's figures that holds for these exits and precisions.
+        table: what is said of the model's table; None without one, and with fewer layers, whose
+            answers are others.
         trained_for: the rule that the checkpoint was trained for.
         tokenizer: content of `tokenizer.json`.
         max_tokens: longest input.
@@ -41,6 +44,7 @@ class Export:
     spans: tuple[Span, ...]
     policy: Policy
     calibration: Calibration
+    table: Table | None
     trained_for: TrainedFor
     tokenizer: str
     max_tokens: int
@@ -98,6 +102,7 @@ def plan(
         chosen,
         policy,
         calibration,
+        None if layers else read_facts(folder),
         loaded.trained_for,
         loaded.tokenizer,
         loaded.max_tokens,

@@ -123,8 +123,8 @@ def _outcomes(
 ) -> tuple[Any, Any, Any]:
     """Return (rows,) which texts count, and (rules, rows) what is lost, and the layers run."""
     found, lost, layers = recorded(source, texts), [], []
-    rows, exits = np.arange(found.num_rows), np.array(found.traits.exits)
-    scores = ScoreMap(source.bundle.score_temperatures(source.placement.precision))
+    rows, exits = np.arange(found.num_rows), np.array(found.traits.layers)
+    scores = ScoreMap.of(found.traits)
     by_exit = flagged(found, flag, scores) if flag else None
     counted = rows >= 0 if by_exit is None else by_exit[-1]
     for rule in rules:

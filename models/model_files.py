@@ -39,6 +39,8 @@ _MOST_BYTES = {
     "special_tokens_map.json": 4 * _MIB,
     "spiece.model": 64 * _MIB,
     "spm.model": 64 * _MIB,
+    "table.json": 4 * _MIB,
+    "table.npy": 64 * _MIB,
     "tekken.json": 64 * _MIB,
     "tiktoken.model": 64 * _MIB,
     "tokenizer.json": 64 * _MIB,

@@ -23,7 +23,7 @@ def read_policy(folder: Path) -> Policy | None:
     Raises:
         TrainingFailed: it cannot be read.
     """
-    return _read(Policy, folder, POLICY)
+    return read_document(Policy, folder, POLICY)
 
 
 def read_calibration(folder: Path) -> Calibration:
@@ -32,7 +32,7 @@ def read_calibration(folder: Path) -> Calibration:
     Raises:
         TrainingFailed: they cannot be read.
     """
-    return _read(Calibration, folder, CALIBRATION) or Calibration()
+    return read_document(Calibration, folder, CALIBRATION) or Calibration()
 
 
 def as_file(document: BaseModel) -> str:
@@ -40,7 +40,12 @@ def as_file(document: BaseModel) -> str:
     return document.model_dump_json(indent=1, exclude_none=True) + "\n"
 
 
-def _read(kind: type[_Document], folder: Path, name: str) -> _Document | None:
+def read_document(kind: type[_Document], folder: Path, name: str) -> _Document | None:
+    """Return a document of a model folder; None if it is not there.
+
+    Raises:
+        TrainingFailed: it cannot be read.
+    """
     check_files(folder)
     path = folder / name
     if not path.is_file():

@@ -25,6 +25,9 @@ from models.quality.recorded import recorded
 from models.quality.source import TorchSource
 from models.quality.stored import store_policy
 from models.staging import check_replaceable
+from models.table.add import add_table
+from models.table.learn import HELD_OUT
+from models.table.teach import why_none
 from models.training.device import available, has_bf16
 from models.training.job import FROZEN, ModelChoice, TrainConfig, TrainJob, default_lr
 from models.training.objective import Objective
@@ -45,6 +48,7 @@ _SAMPLE_TEXTS = 64
 # Times in those of the classifier for the same texts, as MiniLM-L6 took them on two cores.
 _TRAINING, _CALIBRATING = 1.0, 1.4
 _EXPORT_S_PER_PARAMETER = 1.2e-6
+_TABLE_S = 25
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,9 @@ def _steps(job: Adoption, loaded: LoadedCheckpoint, parts: Parts) -> list[Step]:
     def make(console: Console) -> None:
         _export(job, job.classifier if has_exits else _model(job), console)
 
+    def tabulate(console: Console) -> None:
+        add_table(job.out, [work / "teaching.jsonl"], console)
+
     def certify(console: Console) -> None:
         calibration = CalibrationJob(
             job.out,
@@ -206,7 +213,8 @@ def _steps(job: Adoption, loaded: LoadedCheckpoint, parts: Parts) -> list[Step]:
         "teach",
         f"teach {model.exits[-1] - 1} earlier exits what the classifier answers; "
         "its layers stay as they are",
-        text_s * (_TRAINING * EPOCHS * num_teaching + (EPOCHS + 1) * num_measuring),
+        text_s * ((_TRAINING * EPOCHS + 1) * num_teaching + (EPOCHS + 1) * num_measuring)
+        + _TABLE_S,
         teach,
     )
     made = Step(
@@ -215,13 +223,22 @@ def _steps(job: Adoption, loaded: LoadedCheckpoint, parts: Parts) -> list[Step]:
         5 + _EXPORT_S_PER_PARAMETER * num_parameters * len(_precisions()),
         make,
     )
+    tabled = Step(
+        "table",
+        "teach a table what the classifier answers",
+        text_s * num_teaching + _TABLE_S,
+        tabulate,
+    )
     certified = Step(
         "certify",
         "choose rules, and certify how often they answer otherwise than the classifier",
         text_s * _CALIBRATING * num_calibrating,
         certify,
     )
-    return [divided, *([] if has_exits else [taught]), made, certified]
+    # With the exits a table is taught too.
+    can_have = has_exits and not why_none(source, model.config.vocab_size)
+    taught_apart = [tabled] if can_have and num_teaching >= HELD_OUT else []
+    return [divided, *([] if has_exits else [taught]), made, *taught_apart, certified]
 
 
 def _train(job: Adoption, loaded: LoadedCheckpoint, answers: Path, console: Console) -> None:

@@ -15,6 +15,7 @@ from models.quality.model import fitting_original
 from models.quality.source import BundleSource, Source, TorchSource
 from serve.bundle.loader import MANIFEST, Bundle, load_bundle
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.table_exit import TableExit
 from serve.classifier.variant import serve_ladder, variant_shape
 from serve.engine.runner import ModelRunner
 from serve.engine.shape import ModelShape
@@ -46,6 +47,7 @@ class OpenModel:
         rule: when texts leave.
         width: of the hidden states.
         identity: the hash of what answers.
+        table: answers before the first layer; None if the model has no table.
         scores: maps the scores of early exits to full depth's.
         flops: of its modules; None where they are not at hand.
     """
@@ -56,6 +58,7 @@ class OpenModel:
     rule: CompiledRule
     width: int
     identity: str
+    table: TableExit | None
     scores: ScoreMap
     flops: ModuleFlops | None
 
@@ -98,13 +101,15 @@ def _of_bundle(
     ladder = serve_ladder(bundle, placement.precision, runner, shape)
     chosen = AppliedPolicy(bundle.manifest.policy, ladder).exit_for(exit_)
     _tell(chosen)
+    source = BundleSource(bundle, placement, chosen.settings.special_tokens == "text")
     return OpenModel(
-        source=BundleSource(bundle, placement, chosen.settings.special_tokens == "text"),
+        source=source,
         runner=runner,
         shape=shape,
         rule=chosen.rule,
         width=bundle.manifest.width,
         identity=f"{bundle.sha256} {placement.precision}",
+        table=TableExit(source.table, shape.traits) if source.table else None,
         scores=ScoreMap.of(shape.traits),
         flops=_flops(loaded) if loaded else None,
     )
@@ -127,6 +132,7 @@ def _of_checkpoint(folder: Path, loaded: LoadedCheckpoint, exit_: ExitChoice | N
         rule=shape.compile(policy.limits.applied_to(wish)),
         width=model.config.hidden_size,
         identity=source.sha256,
+        table=None,
         scores=ScoreMap(None),
         flops=_flops(loaded),
     )

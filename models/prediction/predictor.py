@@ -23,20 +23,17 @@ class Prediction(NamedTuple):
 
     Attributes:
         result: the answer, as a result of `/v1/classify`.
-        exits_asked: layers of the exits whose heads ran; the last is where the text left.
+        exit_layer: where the text left; 0 before the first layer.
+        exits_asked: layers of the exits whose heads ran, ascending.
         num_tokens: special ones included.
         mflops: of what ran; None where the model's operations are not known.
     """
 
     result: dict[str, Any]
+    exit_layer: int
     exits_asked: tuple[int, ...]
     num_tokens: int
     mflops: float | None
-
-    @property
-    def exit_layer(self) -> int:
-        """Where the text left."""
-        return self.exits_asked[-1]
 
 
 class Predictor:
@@ -81,10 +78,11 @@ class Predictor:
         exits = np.array([a.exit_index for a in answers])
         mflops: list[float | None] = [None] * len(texts)
         if model.flops:
-            costs = model.flops.by_exit(lengths, model.shape.exits)[MFLOPS]
-            mflops = costs.of(exits, model.rule).tolist()
+            costs = model.flops.by_exit(lengths, model.shape.exits)[MFLOPS].after_table()
+            mflops = costs.of(exits + costs.before, model.rule).tolist()
+        layers = map(model.shape.traits.layer_of, exits.tolist())
         asked = [self._asked(index) for index in exits.tolist()]
-        return list(map(Prediction, results, asked, lengths.tolist(), mflops))
+        return list(map(Prediction, results, layers, asked, lengths.tolist(), mflops))
 
     def _read(self, texts: Sequence[Text], first: int) -> list[Tokens]:
         try:
@@ -97,7 +95,10 @@ class Predictor:
 
     def _answers(self, rows: list[Row], first: int) -> list[Answer]:
         found: dict[int, Answer | OfframpError] = {}
-        self._core.add(rows)
+        if self._model.table:
+            at_table = ((row.tag, self._model.table.answer(row)) for row in rows)
+            found = {place: answer for place, answer in at_table if answer}
+        self._core.add([row for row in rows if row.tag not in found])
         while self._core:
             found |= {outcome.row.tag: outcome.result for outcome in self._core.step()}
         answers = []

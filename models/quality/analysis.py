@@ -66,8 +66,8 @@ class Analysis:
 
     @property
     def exits(self) -> tuple[int, ...]:
-        """Exit layers, ascending."""
-        return self.recorded.traits.exits
+        """Where texts can leave: layer 0, if there is a table, and the exit layers."""
+        return self.recorded.traits.layers
 
     @property
     def families(self) -> dict[str, list[Point]]:

@@ -15,11 +15,11 @@ from models.model_files import CONFIG
 from models.model_folder import read_calibration
 from models.profiles import backed, changed, with_profiles
 from models.progress import progress
-from models.quality.certify import Certified, certify, rungs
+from models.quality.certify import Certified, certify, rungs, with_rungs_beside
 from models.quality.data import LabelledText, TextFile, distinct, read_file, split, texts_in
 from models.quality.flag import certify_flag
 from models.quality.losses import losses_of, scale_of
-from models.quality.paths import Tried, find_path
+from models.quality.paths import Tried, find_path, without_table
 from models.quality.recorded import Recorded, recorded
 from models.quality.reference import ReferenceAnswers, open_reference
 from models.quality.source import BundleSource
@@ -171,6 +171,10 @@ def certify_variant(
     certified, once, decisions_once = certify(tried, job.delta, job.repeats), None, None
     if job.repeats == "count" and len(firsts := sample.firsts) < sample.num_certifying:
         once = certify(tried.of_texts(firsts), job.delta, "once")
+    found, alone = rungs(certified), without_table(path)
+    if alone:  # for requests that may not leave at the table
+        other = certify(Tried.of(alone, certifying, losses), job.delta, job.repeats)
+        found = with_rungs_beside(certified, other)
     decisions = []
     if job.flag:
         traits = replace(tuning.traits, score_temperatures=scores)
@@ -184,6 +188,7 @@ def certify_variant(
         precision=precision,
         weights=source.sha256,
         exits=manifest.exit_layers,
+        table=manifest.files[manifest.table.file] if manifest.table else None,
         temperatures=path.temperatures,
         score_temperatures=scores,
         data=sample.data,
@@ -192,7 +197,7 @@ def certify_variant(
         mean_tokens=float(certifying.num_tokens.mean()),
         metric=losses.metric,
         tolerance=losses.tolerance,
-        rungs=rungs(certified),
+        rungs=found,
         reference=sample.reference.reference if sample.reference else None,
         decisions=tuple(decisions),
     )

@@ -273,7 +273,7 @@ def _ladder(ladder: Ladder, wish: RuleOrTarget | None) -> list[str]:
         for r in ladder.rungs
     ]
     return [
-        f"### {ladder.precision}, exits {', '.join(map(str, ladder.exits))}",
+        f"### {ladder.precision}, exits {', '.join(map(str, ladder.layers))}",
         "",
         f"{files}: {ladder.num_tuning} texts chose the rules, {ladder.num_certifying} certify"
         f"{_repeats(ladder)}. "

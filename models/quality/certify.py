@@ -115,6 +115,36 @@ def rungs(certified: Certified) -> tuple[Rung, ...]:
     return (first, *(_rung(certified, index) for index in by_layers.values()))
 
 
+def with_rungs_beside(certified: Certified, other: Certified) -> tuple[Rung, ...]:
+    """Return the rungs of two paths, from safe to fast: of pairs, and of the exits alone.
+
+    Either path may be wrong with probability delta. So that to have both is no second chance, a
+    rung of the other is left out where it is faster than those that promise as much.
+    """
+    layers, own = np.array(certified.tried.layers), rungs(certified)
+
+    def mean_layers(rung: Rung) -> float:
+        return float(layers @ rung.exit_shares)
+
+    def promised(certificate: Certificate) -> float:
+        kept = (mean_layers(rung) for rung in own if _promises(rung, certificate))
+        return min(kept, default=float(layers[-1]))
+
+    known = {rung.rule for rung in own}
+    fresh = [
+        rung
+        for rung in rungs(other)
+        if rung.rule not in known
+        and all(promised(c) <= mean_layers(rung) for c in rung.certificates)
+    ]
+    return tuple(sorted([*own, *fresh], key=lambda rung: -mean_layers(rung)))
+
+
+def _promises(rung: Rung, certificate: Certificate) -> bool:
+    own = rung.certificate(certificate.loss)
+    return own is not None and own.epsilon <= certificate.epsilon
+
+
 def _steps(tried: Tried) -> set[int]:
     """Return the last rule, and the loosest that is not below each of some even steps of layers."""
     layers = tried.mean_layers

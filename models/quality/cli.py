@@ -69,6 +69,14 @@ def calibrate(
             **_FILE,
         ),
     ] = None,
+    table: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Texts that first teach the bundle a table, by which texts may leave before the "
+            "first layer; several times. Labels are not read, and others must certify.",
+            **_FILE,
+        ),
+    ] = None,
     unlabelled: Annotated[
         bool,
         typer.Option("--unlabelled", help="Ignore labels: certify agreement with full depth only."),
@@ -122,6 +130,7 @@ def calibrate(
     from models.quality.calibrate import CalibrationJob
     from models.quality.calibrate import calibrate as run
     from models.quality.summary import next_command, outcome, screen, served
+    from models.table.add import add_table
 
     job = CalibrationJob(
         bundle=bundle,
@@ -145,6 +154,8 @@ def calibrate(
     done = []
     try:
         with notes_to(errors):
+            if table:
+                add_table(bundle, table, errors, job.columns)
             for found in run(job, errors):
                 done.append(found)
                 if verbose:

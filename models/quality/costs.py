@@ -35,21 +35,28 @@ class RowCost(NamedTuple):
     """The cost of every row at every exit.
 
     Attributes:
-        run: (exits, rows) running on to the exit, without what is asked there.
-        asked: (exits, rows) asking the exit: its head and what reads it.
+        run: (layers, rows) running on to the exit, without what is asked there.
+        asked: (layers, rows) asking the exit: its head and what reads it.
+        before: how many of these layers are before the first exit: 1 of a model with a table.
     """
 
     run: NDArray[np.float64]
     asked: NDArray[np.float64]
+    before: int = 0
+
+    def after_table(self) -> "RowCost":
+        """Return the costs with those of a table, which are nothing, before them."""
+        run, asked = (np.concatenate([0 * each[:1], each]) for each in (self.run, self.asked))
+        return RowCost(run, asked, 1)
 
     def of(self, exits: NDArray[np.intp], rule: CompiledRule) -> NDArray[np.float64]:
-        """Return (rows,) what rows cost that leave at these exits, counted from 0, by a rule.
+        """Return (rows,) what rows cost that leave at these places in `Traits.layers` by a rule.
 
         A row is asked at every exit that the rule hears.
         """
         each = np.arange(len(exits))
         asked_to = np.concatenate([np.zeros((1, len(exits))), self.asked.cumsum(axis=0)])
-        before = asked_to[np.minimum(rule.first_heard, exits), each]
+        before = asked_to[np.minimum(rule.first_heard + self.before, exits), each]
         run: NDArray[np.float64] = self.run[exits, each]
         return run + asked_to[exits + 1, each] - before
 

@@ -43,7 +43,7 @@ _NO_IDS = np.zeros(0, np.int64)
 
 
 def flagged(recorded: Recorded, flag: AnyFlag, scores: ScoreMap) -> NDArray[np.bool_]:
-    """Return (exits, rows) whether an exit's answer is flagged, as the server's own flagger says.
+    """Return (layers, rows) whether an exit's answer is flagged, as the server's own flagger says.
 
     Args:
         recorded: of a model that can flag by these labels.
@@ -55,10 +55,12 @@ def flagged(recorded: Recorded, flag: AnyFlag, scores: ScoreMap) -> NDArray[np.b
     flagger = Flagger(flag, traits, reader)
     tokens = [_tokens(recorded, row) for row in range(recorded.num_rows)]
     found = np.zeros(recorded.logits.shape[:2], np.bool_)
-    for index, of_exit in enumerate(recorded.logits):
+    before = len(recorded.traits.layers) - len(recorded.traits.exits)
+    for place, of_exit in enumerate(recorded.logits):
+        index = place - before
         for row, logits in enumerate(of_exit):
             answer = Answer(logits, index, Reason.CONFIDENT, math.nan, 0.0, 0.0, index)
-            found[index, row] = bool(flagger.flags(scores.answer(answer), tokens[row]))
+            found[place, row] = bool(flagger.flags(scores.answer(answer), tokens[row]))
     return found
 
 
@@ -109,7 +111,7 @@ class FlaggedTexts(NamedTuple):
     @classmethod
     def of(cls, recorded: Recorded, flag: Mapping[str, float]) -> "FlaggedTexts":
         """Find out what each exit flags."""
-        scores = ScoreMap(recorded.traits.score_temperatures)
+        scores = ScoreMap.of(recorded.traits)
         return cls(recorded, flag, flagged(recorded, flag, scores))
 
     def side(self, loss: Loss, min_layer: int | None, stride: int = 1) -> Side:
@@ -140,14 +142,21 @@ def certify_flag(
     delta: float,
     repeats: Repeats = "count",
 ) -> Decisions:
-    """Choose the first exit by texts that tune, and certify both sides by the others."""
-    texts = FlaggedTexts.of(certifying, flag)
-    min_layer = first_layer(FlaggedTexts.of(tuning, flag), certifying.num_rows, delta)
+    """Choose the first exit by texts that tune, and certify both sides by the others.
+
+    No text leaves at a table, which is easily led by chosen words.
+    """
+    texts = FlaggedTexts.of(certifying.of_exits, flag)
+    min_layer = first_layer(FlaggedTexts.of(tuning.of_exits, flag), certifying.num_rows, delta)
     below, above = (texts.side(loss, min_layer) for loss in SIDES)
+    rungs = _rungs(texts, below, above, min_layer, delta, repeats)
+    at_table = (0.0,) * (len(certifying.traits.layers) - len(certifying.traits.exits))
     return Decisions(
         flag=dict(flag),
         num_flagged=int(texts.flagged[-1].sum()),
-        rungs=_rungs(texts, below, above, min_layer, delta, repeats),
+        rungs=tuple(
+            rung.model_copy(update={"exit_shares": at_table + rung.exit_shares}) for rung in rungs
+        ),
     )
 
 

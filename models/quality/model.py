@@ -18,6 +18,7 @@ from models.quality.costs import (
     MS,
     Cost,
     Costs,
+    RowCost,
     TimeCost,
     flops_by_exit,
     layer_costs,
@@ -148,6 +149,8 @@ def _variant(
         }
         if original:
             known |= flops_by_exit(original.model, num_tokens, exits)
+        if manifest.table:
+            known |= {u: c.after_table() for u, c in known.items() if isinstance(c, RowCost)}
         return known
 
     return Model(
@@ -167,7 +170,8 @@ def _variant(
 def _times(bundle: Bundle, placement: Placement, num_tokens: NDArray[np.intp]) -> TimeCost:
     runner = build_runner(bundle, placement, available_threads())
     shape = model_shape(bundle.manifest)
-    return TimeCost(measure_exit_costs(runner, shape, round(float(num_tokens.mean()))))
+    mean_tokens = round(float(num_tokens.mean()))
+    return TimeCost(measure_exit_costs(runner, shape, mean_tokens, bundle.read_table()))
 
 
 def _checkpoint(folder: Path, name: str) -> Model:

@@ -9,11 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.quality.losses import Losses, Scale, losses_of
+from models.quality.pairs import Judge, pairs
 from models.quality.recorded import Recorded
 from models.quality.risk_control import num_certified
 from models.quality.temperatures import fit_temperatures
 from serve.policy.ladder import Loss
-from serve.rules import ConfidenceRule, EntropyRule, LayerRule, LearnedRule, PatienceRule, Rule
+from serve.rules import (
+    ConfidenceRule,
+    EntropyRule,
+    LayerRule,
+    LearnedRule,
+    NeverRule,
+    PatienceRule,
+    Rule,
+)
 from serve.rules.traits import Traits
 
 NUM_STEPS = 200
@@ -52,9 +61,9 @@ class Tried:
 
     Attributes:
         path: the rules.
-        exits: (rules, rows) where each text leaves, counted from 0.
+        exits: (rules, rows) where each text leaves, as a place in `layers`.
         losses: of the texts.
-        layers: of the exits.
+        layers: where texts can leave: `Traits.layers`.
     """
 
     path: RulePath
@@ -67,7 +76,7 @@ class Tried:
         """Try every rule of a path on texts."""
         recorded = replace(recorded, temperatures=path.temperatures)
         exits = np.stack([recorded.taken(rule).exits for rule in path.rules])
-        return cls(path, exits, losses, recorded.traits.exits)
+        return cls(path, exits, losses, recorded.traits.layers)
 
     def of_texts(self, rows: NDArray[np.intp]) -> "Tried":
         """Return what the rules make of some of the texts."""
@@ -87,10 +96,15 @@ class Tried:
 
     def risks(self, loss: Loss) -> NDArray[np.float64]:
         """Return (rules,) the texts' mean loss."""
+        mean: NDArray[np.float64] = self.of_each(loss).mean(axis=1)
+        return mean
+
+    def of_each(self, loss: Loss) -> NDArray[np.float64]:
+        """Return (rules, rows) every text's loss."""
         taken: NDArray[np.float64] = self.losses.by_loss[loss][
             self.exits, np.arange(self.exits.shape[1])
         ]
-        return taken.mean(axis=1)
+        return taken
 
 
 def find_path(tuning: Recorded, scale: Scale | None, num_certifying: int, delta: float) -> RulePath:
@@ -103,7 +117,15 @@ def find_path(tuning: Recorded, scale: Scale | None, num_certifying: int, delta:
         delta: probability that a bound does not hold.
     """
     paths = candidate_paths(tuning.traits, fit_temperatures(tuning), scale.spread if scale else 0.0)
-    return choose_path(paths, tuning, losses_of(tuning, scale), num_certifying, delta)
+    losses = losses_of(tuning, scale)
+    best = choose_path(paths, tuning, losses, num_certifying, delta)
+    if tuning.traits.table_temperature is None:
+        return best
+    # A rule with `min_layer` looks at no table.
+    looks = [path for path in paths if not any(rule.min_layer for rule in path.rules)]
+    exits = choose_path(looks, tuning, losses, num_certifying, delta)
+    paired = with_table(exits, tuning, losses)
+    return choose_path([best, paired], tuning, losses, num_certifying, delta)
 
 
 def choose_path(
@@ -124,6 +146,41 @@ def choose_path(
         if expected < fewest - SIMPLER_LAYERS:
             best, fewest = path, expected
     return best
+
+
+def without_table(path: RulePath) -> RulePath | None:
+    """Return the rules of a path with a table for models that look at none; None of others."""
+    if all(rule.table is None for rule in path.rules):
+        return None
+    rules = (rule.model_copy(update={"table": None}) for rule in path.rules)
+    return path._replace(rules=tuple(dict.fromkeys(rules)))
+
+
+def with_table(path: RulePath, tuning: Recorded, losses: Losses) -> RulePath:
+    """Return a path of pairs: of its rules, and of thresholds for the table before the first layer.
+
+    Args:
+        path: of rules without `min_layer`.
+        tuning: of a model with a table.
+        losses: of these texts.
+    """
+    traits = tuning.traits
+    options = 2 if traits.task == "multi_label" else len(traits.labels)
+    thresholds = [None, *_confidences(options)]
+    rules: list[Rule] = [NeverRule(table=each) for each in thresholds]
+    tables = Tried.of(RulePath((*rules,), path.temperatures), tuning, losses)
+    exits, layers = Tried.of(path, tuning, losses), np.array(tuning.traits.layers, np.float64)
+    leaves = tables.exits == 0
+    found = pairs(
+        Judge(tables.of_each("disagreement"), np.zeros(leaves.shape), leaves),
+        Judge(exits.of_each("disagreement"), layers[exits.exits]),
+    )
+    return path._replace(
+        rules=tuple(
+            path.rules[rule].model_copy(update={"table": thresholds[table]})
+            for table, rule in found
+        )
+    )
 
 
 class _Family(NamedTuple):

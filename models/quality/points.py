@@ -39,7 +39,7 @@ class Point(NamedTuple):
         statistics: (rows, sums) of the main metric.
         value: the main metric.
         metrics: all metrics by name; of taggers, whose entities take long to count, the main one.
-        exit_shares: (exits,) share of the rows that leave at each exit.
+        exit_shares: (layers,) share of the rows that leave at each of `Traits.layers`.
         costs: mean cost of a row, by unit.
         disagreement: share of rows with another answer than full depth's; None for a regression.
         name: of a profile.
@@ -122,9 +122,11 @@ class Trial:
 def points_of(
     model: Model, recorded: Recorded, costs: Costs, data: str = ""
 ) -> dict[str, list[Point]]:
-    """Return all points, by family, with their samples; `static`, one for each exit, is there."""
-    trial, layers = Trial(recorded, costs, data), recorded.traits.exits
-    static: list[ExitRule] = [*(LayerRule(layer=layer) for layer in layers[:-1]), NeverRule()]
+    """Return all points, by family, with their samples; `static`, one for each layer, is there."""
+    trial, exits = Trial(recorded, costs, data), recorded.traits.exits
+    static: list[ExitRule] = [*(LayerRule(layer=layer) for layer in exits[:-1]), NeverRule()]
+    if recorded.traits.layers != exits:
+        static.insert(0, NeverRule(table=0.0))
     families = {STATIC: static, **rule_families(recorded)}
     points = {name: [trial.point(name, r) for r in rules] for name, rules in families.items()}
     profiles = served_profiles(model, recorded, costs)

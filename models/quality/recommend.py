@@ -237,8 +237,10 @@ def _texts_needed(
     """Yield faster rungs, and how many texts certify each and all before it, from safe to fast."""
     delta = next((c.delta for rung in ladder.rungs for c in rung.certificates), 0.05)
     binary = loss in ("disagreement", "reference") or ladder.tolerance is None
-    most = 0
+    most, with_table = 0, any(rung.rule.table is not None for rung in ladder.rungs)
     for rung in ladder.rungs:
+        if with_table and rung.rule.table is None:  # another path, for those who use no table
+            continue
         if rung.full_depth or ladder.mean_layers(rung) >= layers - 1e-9:
             continue
         seen = _seen(rung, loss)

@@ -54,9 +54,17 @@ class Recorded(Recording):
         """How many texts there are."""
         return len(self.num_tokens)
 
+    @property
+    def of_exits(self) -> Self:
+        """What the exits said, without the table before them."""
+        before, scores = self._before, self.traits.score_temperatures
+        scores = scores and scores[before:]
+        traits = replace(self.traits, table_temperature=None, score_temperatures=scores)
+        return replace(self, traits=traits, logits=self.logits[before:])
+
     @cached_property
     def answers(self) -> Ids | None:
-        """(exits, rows) what every exit answers, as numbers that are equal where the answers are.
+        """(layers, rows) what every exit answers, as numbers that are equal where the answers are.
 
         An answer is a label, a set of labels, or all entities of a text, as they are served by
         default. A regression has none: values are never quite equal.
@@ -67,13 +75,13 @@ class Recorded(Recording):
 
     @cached_property
     def right(self) -> NDArray[np.bool_] | None:
-        """(exits, rows) whether each exit's answer is correct; None if that cannot be said."""
+        """(layers, rows) whether each exit's answer is correct; None if that cannot be said."""
         if self.gold is None or self.traits.task == "regression":
             return None
         return np.stack([right_answers(self.traits, each, self.gold) for each in self.logits])
 
     def same(self, tolerance: float | None = None) -> NDArray[np.bool_]:
-        """Return (exits, rows) whether each exit gives full depth's answer.
+        """Return (layers, rows) whether each exit gives full depth's answer.
 
         Args:
             tolerance: of a regression: values further apart differ; NaN is near nothing.
@@ -128,6 +136,23 @@ def recorded(
     """
     tokens = source.read(texts)
     found = _empty(source, tokens, None if labels is None else _gold(source, texts, labels, tokens))
+    if source.table:
+        found.logits[0] = source.table.of_texts([each.input_ids for each in tokens])
+    _run(source, tokens, found, advance)
+    return found
+
+
+def full_depth(source: Source, tokens: Sequence[Tokens], advance: Callable[[int], None]) -> Logits:
+    """Return (rows, ...) what the last exit says of texts that are tokenized already."""
+    found = _empty(source, tokens, None)
+    _run(source, tokens, found, advance)
+    return found.logits[-1]
+
+
+def _run(
+    source: Source, tokens: Sequence[Tokens], found: Recorded, advance: Callable[[int], None]
+) -> None:
+    """Put down what every exit says, in batches of similar length."""
     order = np.argsort(found.num_tokens, kind="stable")
     with source.running() as run:
         for start in range(0, len(order), ROWS_PER_BATCH):
@@ -136,7 +161,6 @@ def recorded(
             for index, output in enumerate(run(*batch)):
                 _put(found, index, rows, output)
             advance(len(rows))
-    return found
 
 
 def shown_scores(
@@ -152,7 +176,7 @@ def shown_scores(
         compared: logits of another model, whose scores take the place of full depth's.
 
     Returns:
-        (2, exits, rows, parts): the exit's, and full depth's; NaN where a token does not count.
+        (2, layers, rows, parts): the exit's, and full depth's; NaN where a token does not count.
     """
     task = recorded.traits.task
     full = probabilities(task, recorded.logits[-1] if compared is None else compared)
@@ -172,7 +196,7 @@ def shown_scores(
 def score_gaps(
     recorded: Recorded, scores: ScoreMap, compared: Logits | None = None
 ) -> NDArray[np.float32]:
-    """Return (exits, rows) the largest difference of any of a text's scores; see `shown_scores`."""
+    """Return (layers, rows) the largest difference of a text's scores; see `shown_scores`."""
     own, full = shown_scores(recorded, scores, compared)
     gaps: NDArray[np.float32] = np.nan_to_num(np.abs(own - full)).max(axis=-1, initial=0)
     return gaps
@@ -186,7 +210,7 @@ def inputs(examples: Sequence[Example]) -> tuple[list[Text], list[Target]]:
 def _empty(source: Source, tokens: Sequence[Tokens], gold: Gold | None) -> Recorded:
     """Return a recording of the right shapes that holds zeros, and what counts."""
     traits, num_tokens = source.traits, _lengths(tokens)
-    shape, counted = (len(traits.exits), len(tokens)), None
+    shape, counted = (len(traits.layers), len(tokens)), None
     inner: tuple[int, ...] = (len(traits.labels),)
     if traits.task == "token":
         counted = np.zeros((len(tokens), num_tokens.max(initial=0)), np.bool_)
@@ -221,10 +245,11 @@ def _gold(
 
 
 def _put(found: Recorded, index: int, rows: NDArray[np.intp], output: StepOutput) -> None:
+    logits = found.of_exits.logits[index]
     if found.counted is None:
-        found.logits[index, rows] = output.logits
+        logits[rows] = output.logits
     else:
-        found.logits[index, rows, : output.logits.shape[1]] = output.logits
+        logits[rows, : output.logits.shape[1]] = output.logits
     if found.uncertainty is not None and output.uncertainty is not None:
         found.uncertainty[index, rows] = output.uncertainty
 

@@ -86,7 +86,7 @@ def exit_figures(recorded: Recorded, scores: Scores = score) -> tuple[ExitFigure
     """Return the metrics of every exit when it answers all rows; the answers must be known."""
     assert recorded.gold is not None
     figures = []
-    for layer, logits in zip(recorded.traits.exits, recorded.logits, strict=True):
+    for layer, logits in zip(recorded.traits.layers, recorded.logits, strict=True):
         found = scores(recorded.traits, recorded.gold, logits)
         accuracy = found.pop("accuracy", None)
         figures.append(ExitFigures(layer=layer, accuracy=accuracy, metrics=found))

@@ -36,6 +36,7 @@ class BundleSource:
         pad_id: fills rows up.
         max_tokens: longer texts are cut.
         tokenizer_path: a `tokenizer.json`.
+        table: answers before the first layer; None if there is none.
     """
 
     def __init__(self, bundle: Bundle, placement: Placement, plain: bool = False) -> None:
@@ -45,6 +46,7 @@ class BundleSource:
         self.traits, self.pad_id = bundle.traits(placement.precision), manifest.pad_id
         self.temperatures = bundle.temperatures(placement.precision)
         self.max_tokens, self.tokenizer_path = manifest.max_tokens, bundle.tokenizer_path
+        self.table = bundle.read_table()
 
     @property
     def sha256(self) -> str:
@@ -79,8 +81,10 @@ class TorchSource:
     """A model on any device; its training mode is restored after a run.
 
     The tokenizer lies in a file for as long as the source is used. The attributes are those of
-    `BundleSource`.
+    `BundleSource`; there is no table.
     """
+
+    table: None = None
 
     def __init__(self, model: MultiExitModel, tokenizer: str, max_tokens: int) -> None:
         folder = mkdtemp()

@@ -25,7 +25,7 @@ from models.quality.recorded import Recorded
 from serve.bounded_file import read_file
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, MOST_BYTES, Bundle, sha256_of
-from serve.bundle.manifest import Manifest
+from serve.bundle.manifest import Manifest, Table
 from serve.bundle.recording import CERTIFYING, MOST_CERTIFYING_BYTES, certifying_files
 from serve.policy.document import Policy
 from serve.policy.ladder import OF_REFERENCE, Ladder
@@ -55,6 +55,21 @@ def store(
 def store_policy(bundle: Bundle, policy: Policy) -> Bundle:
     """Write another policy into a bundle, and into its card; return the bundle as it now is."""
     return _stored(bundle, bundle.manifest.model_copy(update={"policy": policy}), {})
+
+
+def store_table(bundle: Bundle, table: Table, contents: Mapping[str, bytes]) -> Bundle:
+    """Write a table into a bundle, whose certificates with another table no longer hold."""
+    kept, files = [], dict(bundle.manifest.files)
+    for ladder in bundle.calibration.ladders:
+        if ladder.table is None:
+            kept.append(ladder)
+        else:
+            files = {n: h for n, h in files.items() if n not in certifying_files(ladder).values()}
+    calibration = bundle.calibration.model_copy(update={"ladders": tuple(kept)})
+    if calibration != bundle.calibration:
+        contents = {**contents, CALIBRATION: as_file(calibration).encode()}
+    manifest = bundle.manifest.model_copy(update={"table": table, "files": files})
+    return _stored(replace(bundle, calibration=calibration), manifest, contents)
 
 
 def _stored(bundle: Bundle, manifest: Manifest, contents: Mapping[str, bytes]) -> Bundle:
@@ -156,7 +171,7 @@ def _with_reference(ladder: Ladder, older: Ladder) -> Ladder:
 
 
 def _basis(ladder: Ladder) -> tuple[object, ...]:
-    return ladder.data, ladder.num_tuning, ladder.score_temperatures
+    return ladder.data, ladder.num_tuning, ladder.score_temperatures, ladder.table
 
 
 def _variant(ladder: Ladder) -> tuple[str, int, tuple[int, ...], str]:

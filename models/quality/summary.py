@@ -146,8 +146,8 @@ def _texts(found: Calibrated) -> Iterator[str]:
     """Yield how many texts did what, and what it would be if equal ones counted once."""
     ladder = found.ladder
     yield (
-        f"{ladder.precision}, exits {', '.join(map(str, ladder.exits))}: {ladder.num_tuning} texts "
-        f"chose the rules, {ladder.num_certifying} others certify (delta "
+        f"{ladder.precision}, exits {', '.join(map(str, ladder.layers))}: {ladder.num_tuning} "
+        f"texts chose the rules, {ladder.num_certifying} others certify (delta "
         f"{found.certified.delta:g})"
     )
     if once := found.once:

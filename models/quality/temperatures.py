@@ -29,7 +29,7 @@ def fit_temperatures(tuning: Recorded) -> tuple[float, ...]:
     traits = tuning.traits
     if traits.task == "regression":
         return (1.0,) * len(traits.exits)
-    options = [_options(tuning, logits) for logits in tuning.logits]
+    options = [_options(tuning, logits) for logits in tuning.of_exits.logits]
     full = options[-1].argmax(axis=-1)
     return (*(_likeliest(each, full) for each in options[:-1]), 1.0)
 
@@ -41,10 +41,10 @@ def fit_score_temperatures(tuning: Recorded, exits: NDArray[np.intp]) -> ScoreTe
 
     Args:
         tuning: texts that will not certify.
-        exits: (rules, rows) where the rules of the path let them leave, counted from 0.
+        exits: (rules, rows) where the rules of the path let them leave: places in `Traits.layers`.
 
     Returns:
-        Temperatures of each exit, those of the last are 1; None of a regression.
+        Temperatures of each of these layers, those of the last are 1; None of a regression.
     """
     task = tuning.traits.task
     if task == "regression":

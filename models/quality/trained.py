@@ -12,7 +12,7 @@ from models.quality.card import TRAINING, read_card
 from models.quality.data import LabelledText, TextFile, token_hashes
 from serve.bounded_file import UnfitFile, read_file
 from serve.bundle.loader import Bundle
-from serve.tokenization.tokenizer import TextEncoder, Tokens
+from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
 
 TRAINED = "trained.npz"
 # The card of the model in a bundle.
@@ -27,6 +27,18 @@ def write_trained(folder: Path, tokens: Iterable[Tokens], max_tokens: int) -> No
     """Write the hashes of a training's texts, each once, with the length to which they were cut."""
     hashes = np.unique(np.array(token_hashes(tokens), np.uint64))
     np.savez(folder / TRAINED, hashes=hashes, max_tokens=max_tokens)
+
+
+def with_trained(bundle: Bundle, texts: Sequence[Text]) -> bytes:
+    """Return the bundle's file of hashes with further texts in it."""
+    path, known, max_tokens = bundle.folder / TRAINED, np.zeros(0, np.uint64), None
+    if path.is_file():
+        known, max_tokens = _read_trained(path)
+    max_tokens = max_tokens or bundle.manifest.max_tokens
+    hashes = np.union1d(known, _hashes(bundle, texts, max_tokens))
+    file = io.BytesIO()
+    np.savez(file, hashes=hashes, max_tokens=max_tokens)
+    return file.getvalue()
 
 
 def check_unseen(
@@ -55,9 +67,7 @@ def _check_texts(bundle: Bundle, certifying: Sequence[LabelledText]) -> str | No
     if not (bundle.folder / TRAINED).is_file():
         return None
     trained, max_tokens = _read_trained(bundle.folder / TRAINED)
-    texts = {place: each.text for place, each in enumerate(certifying)}
-    encoded = TextEncoder(bundle.tokenizer_path, max_tokens).encodings(texts, truncate=True)
-    hashes = np.unique(np.array(token_hashes(map(Tokens.of, encoded.values())), np.uint64))
+    hashes = _hashes(bundle, [each.text for each in certifying], max_tokens)
     seen = int(np.isin(hashes, trained).sum())
     said = f"of {len(hashes)} different texts that certify {seen} were seen in the training"
     if seen > _MOST_SEEN * len(hashes):
@@ -66,6 +76,13 @@ def _check_texts(bundle: Bundle, certifying: Sequence[LabelledText]) -> str | No
             f"at most {100 * _MOST_SEEN:g} % are taken"
         )
     return said if seen else None
+
+
+def _hashes(bundle: Bundle, texts: Sequence[Text], max_tokens: int) -> NDArray[np.uint64]:
+    """Return the hashes of texts that are cut to so many tokens, each once."""
+    encoder = TextEncoder(bundle.tokenizer_path, max_tokens)
+    encoded = encoder.encodings(dict(enumerate(texts)), truncate=True).values()
+    return np.unique(np.array(token_hashes(map(Tokens.of, encoded)), np.uint64))
 
 
 def _read_trained(path: Path) -> tuple[NDArray[np.uint64], int]:

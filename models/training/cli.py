@@ -141,6 +141,13 @@ def train(
         int | None,
         of_run(min=1, help="Save the mean of the weights, taken every so many steps."),
     ] = None,
+    table: Annotated[
+        bool,
+        of_model(
+            help="Also teach a table, by which texts may leave before the first layer; not for "
+            "tokens and numbers."
+        ),
+    ] = True,
     max_tokens: Annotated[int, of_model(min=4, help="Longer texts are cut.")] = 128,
     seed: Seed = 42,
     dtype: Annotated[Literal["fp32", "fp16"], of_model(help="Type of the saved weights.")] = "fp32",
@@ -202,7 +209,9 @@ def train(
         raise TrainingFailed(explain(error)) from error
     console = Console(stderr=True)
     columns = named_columns(text_columns, label_column)
-    job = TrainJob(choice, config, train, dev, out, dtype, resume, torch_device, columns)
+    job = TrainJob(
+        choice, config, train, dev, out, dtype, resume, torch_device, columns, table=table
+    )
     with notes_to(console):
         finished = run(job, console)
     if not finished:

@@ -100,6 +100,7 @@ class TrainJob:
         device: a torch device.
         columns: of both files, those that the user names.
         measured: what the figures of `dev` are called while it trains; None for the metric's name.
+        table: whether a model that can have a table gets one.
     """
 
     choice: ModelChoice
@@ -112,3 +113,4 @@ class TrainJob:
     device: str = "cpu"
     columns: Columns = KNOWN
     measured: str | None = None
+    table: bool = True

@@ -85,6 +85,7 @@ def command(job: TrainJob) -> str:
         "lr": config.lr if config.lr != default_lr(choice.recipe) else None,
         **_changed(config, ("head_lr_factor", "batch_size", "seed")),
         **_changed(config, ("average_every", "evaluate_every", "keep_best")),
+        "table": None if job.table else False,
         "bf16": config.bf16,
         "dtype": job.dtype,
     }

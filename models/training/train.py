@@ -26,6 +26,9 @@ from models.quality.recorded import Recorded, inputs, recorded
 from models.quality.scores import exit_figures, main_metric, score
 from models.quality.source import TorchSource
 from models.quality.trained import write_trained
+from models.table.files import write_table
+from models.table.learn import HELD_OUT, Learned
+from models.table.teach import teach, why_none
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
 from models.training.checks import check_choice, check_fit, check_out
@@ -180,6 +183,18 @@ def _write(
     found = measure_folder(job.out, job.dev, job.choice.max_tokens, job.columns, console=console)
     sha256 = teacher.sha256 if teacher else None
     write_training(job.out, describe_run(job, model.exit_config.task, len(rows), sha256))
-    tokens = (Tokens(np.array(row.ids), np.array(row.types)) for row in rows)
+    tokens = [Tokens(np.array(row.ids), np.array(row.types)) for row in rows]
     write_trained(job.out, tokens, job.choice.max_tokens)
+    write_table(job.out, _table(job, model, tokens, console))
     return found
+
+
+def _table(
+    job: TrainJob, model: MultiExitModel, tokens: Sequence[Tokens], console: Console
+) -> Learned | None:
+    """Return the table that the trained model teaches; None if it is to have none, or can not."""
+    source = TorchSource(model, (job.out / TOKENIZER).read_text("utf-8"), job.choice.max_tokens)
+    vocab_size = model.config.vocab_size
+    if not job.table or why_none(source, vocab_size) or len(tokens) < HELD_OUT:
+        return None
+    return teach(source, tokens, vocab_size, console, job.config.seed)

@@ -17,7 +17,7 @@ from serve.rules.traits import Task
 TABLE: Final = -1
 # Longer texts go on to the first layer.
 MOST_TOKENS: Final = 512
-_SCALE: Final = 10.0
+SCALE: Final = 10.0
 _FIRST, _SECOND, _THIRD, _OF_THREE = 1_000_003, 7_919, 104_729, 17
 
 
@@ -47,7 +47,7 @@ class NgramTable:
         places = ngram_rows(input_ids, self.vocabulary, self.buckets)
         # Row after row, in this order: the sum is the same wherever it is made.
         total = np.add.reduce(self._rows.take(places, axis=0), axis=0)
-        logits: NDArray[np.float32] = total * np.float32(_SCALE / len(places)) + self.bias
+        logits: NDArray[np.float32] = total * np.float32(SCALE / len(places)) + self.bias
         return logits
 
     def of_texts(self, texts: Sequence[NDArray[np.int64]]) -> NDArray[np.float32]:

@@ -13,11 +13,14 @@ from export.chain.segments import build_segment
 from export.errors import ExportFailed
 from models.quality.recorded import Recorded
 from models.quality.stored import store, store_in_model
-from serve.bundle.loader import Bundle, load_bundle
+from models.table.files import write_table
+from models.table.learn import Learned
+from serve.bundle.loader import Bundle, load_bundle, sha256_of
 from serve.policy.ladder import Certificate, Data, Ladder, Rung
 from serve.rules import EntropyRule, NeverRule
 from serve.rules.traits import Traits
 from tests.export.conftest import MakeFolder
+from tests.serve.support.tables import BUCKETS, VOCABULARY
 from tests.support.tiny import LABELS, tiny_model
 
 
@@ -107,6 +110,26 @@ def test_what_the_exits_said_of_the_certifying_texts_comes_along(
     store_in_model(model_folder, own)
     bundles.write(bundles.plan(model_folder, ("int8",)), out.with_name("third"))
     assert load_bundle(out.with_name("third")).certifying("int8") is None
+
+
+def test_a_models_table_comes_along_and_a_ladder_only_with_the_table_that_it_was_certified_with(
+    model_folder: Path, bundle: Bundle
+) -> None:
+    zeros = np.zeros((VOCABULARY + BUCKETS, len(LABELS)), np.float16)
+    write_table(model_folder, Learned(zeros, BUCKETS, (0.0, 1.0, 0.0), 2.0, 0.8))
+    own = ladder("int8", weights_of(bundle)["int8"])
+    with_table = own.with_table(sha256_of(model_folder / "table.npy"))
+    store_in_model(model_folder, with_table)
+    out = model_folder.parent / "tabled"
+    bundles.write(bundles.plan(model_folder, ("int8",)), out)
+    found = load_bundle(out)
+    assert found.manifest.traits.table_temperature == 2.0
+    assert found.ladder("int8") == with_table
+    write_table(model_folder, Learned(zeros + 1, BUCKETS, (0.0, 1.0, 0.0), 2.0, 0.8))
+    notes = list[str]()
+    bundles.write(bundles.plan(model_folder, ("int8",)), out.with_name("other"), note=notes.append)
+    assert any("they are of another table" in note for note in notes)
+    assert bundles.plan(model_folder, ("int8",), layers=2).table is None
 
 
 def test_ladders_of_exits_or_precisions_that_are_not_exported_are_dropped(

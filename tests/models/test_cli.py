@@ -62,6 +62,7 @@ def test_training_leaves_a_measured_model_folder(train: Train, tmp_path: Path, r
     assert {path.name for path in out.iterdir()} == {
         *("README.md", "calibration.json", "config.json", "model.safetensors", "policy.json"),
         *("recording.npy", "tokenizer.json", "tokenizer_config.json", "trained.npz"),
+        *("table.json", "table.npy"),
     }
     assert MultiExitModel.load(out).labels == ["negative", "positive"]
     calibration = Calibration.model_validate_json((out / "calibration.json").read_text())
@@ -113,10 +114,20 @@ def test_detected_task_is_trained_measured_and_written_down(
     assert all(metric in exit_.metrics for exit_ in figures.exits)
     Policy.model_validate_json((out / "policy.json").read_text()).check(model.traits)
     assert (out / "recording.npy").exists() == (task != "token")
+    assert (out / "table.npy").exists() == (task == "multi_label")
     if task != "token":
         read_recording(out / "recording.npy", (3, len(labels)))
     expected = f"Task `{task}`, recipe `joint`, 1 epochs per stage over 12 rows"
     assert expected in (out / "README.md").read_text()
+
+
+def test_without_a_table_none_is_left_from_an_earlier_training(
+    train: Train, tmp_path: Path
+) -> None:
+    assert "table: " in train().output
+    assert train("--no-table").exit_code == 0
+    assert not list((tmp_path / "out").glob("table.*"))
+    assert " --no-table " in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_card_holds_the_command_that_trains_the_same_weights_again(

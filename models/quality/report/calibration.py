@@ -54,11 +54,13 @@ class Reliability(NamedTuple):
     Attributes:
         layer: of the exit.
         bins: of the probabilities that answers carry.
-        scaled_ece: the error at the exit's temperature, at which rule confidence reads it.
+        temperature: the exit's, at which rule confidence reads it.
+        scaled_ece: the error at that temperature.
     """
 
     layer: int
     bins: Bins
+    temperature: float
     scaled_ece: float
 
 
@@ -77,10 +79,10 @@ def calibration_part(analysis: Analysis, slug: str) -> Part:
         as_svg(_drawn(found)),
     )
     blocks: list[Block] = [picture]
-    if set(recorded.temperatures) != {1.0}:
+    if {exit_.temperature for exit_ in found} != {1.0}:
         rows = [
-            [exit_.layer, temperature, hundredths(exit_.bins.ece), hundredths(exit_.scaled_ece)]
-            for exit_, temperature in zip(found, recorded.temperatures, strict=True)
+            [e.layer, e.temperature, hundredths(e.bins.ece), hundredths(e.scaled_ece)]
+            for e in found
         ]
         head = ("exit layer", "temperature", "ECE %", "ECE % at the temperature")
         blocks.append(table(head, rows))
@@ -94,21 +96,24 @@ def calibration_part(analysis: Analysis, slug: str) -> Part:
 
 def reliability(recorded: Recorded) -> list[Reliability]:
     """Return the curve of every exit; not for a regression, which gives no probabilities."""
+    table = recorded.traits.table_temperature
+    temperatures = (*([] if table is None else [table]), *recorded.temperatures)
     return [
         Reliability(
             layer,
             binned(decisions_of(recorded, logits)),
+            temperature,
             binned(decisions_of(recorded, logits, temperature)).ece,
         )
         for layer, logits, temperature in zip(
-            recorded.traits.exits, recorded.logits, recorded.temperatures, strict=True
+            recorded.traits.layers, recorded.logits, temperatures, strict=True
         )
     ]
 
 
 def binned(decisions: _Decisions) -> Bins:
     """Sort decisions into bins, and return the calibration error."""
-    sure, right = decisions
+    sure, right = (each[~np.isnan(decisions[0])] for each in decisions)  # a table may say nothing
     place = np.minimum((sure * NUM_BINS).astype(np.int64), NUM_BINS - 1)
     counts = np.bincount(place, minlength=NUM_BINS)
     with np.errstate(invalid="ignore"):
@@ -141,7 +146,7 @@ def _drawn(found: list[Reliability]) -> Figure:
     axes = figure.add_subplot()
     axes.axline((100, 100), slope=1, linestyle=":", color=STATIC_COLOUR, linewidth=1)
     places, colours = spread(len(found), _MOST_EXITS), by_depth(len(found))
-    for layer, bins, _ in (found[place] for place in places):
+    for layer, bins, *_ in (found[place] for place in places):
         filled = bins.counts > 0
         axes.plot(
             100 * bins.confidence[filled],

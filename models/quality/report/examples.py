@@ -72,20 +72,21 @@ def examples_part(analysis: Analysis, count: int) -> Part:
         analysis: of the data.
         count: texts of each kind that are taken from the data.
     """
-    own, task = analysis.recorded, analysis.recorded.traits.task
+    own, task = analysis.recorded.of_exits, analysis.recorded.traits.task
+    exits = own.traits.exits
     rows = [
         example_row(own, analysis.examples[row], why, row) for why, row in chosen_rows(own, count)
     ]
     if analysis.given is not None:
         given, said = analysis.given
-        rows += [example_row(said, text, GIVEN, row) for row, text in enumerate(given)]
+        rows += [example_row(said.of_exits, text, GIVEN, row) for row, text in enumerate(given)]
     if not rows:
         return missing(TITLE, "none were asked for")
     legend = _LEGEND.format(reduced=_REDUCED.get(task, ""))
     if task == "regression":
         legend = "Each cell is an exit's value."
-    columns = spread(len(analysis.exits), _MOST_EXITS)
-    head = ["", "text", "correct", *(f"layer {analysis.exits[i]}" for i in columns)]
+    columns = spread(len(exits), _MOST_EXITS)
+    head = ["", "text", "correct", *(f"layer {exits[i]}" for i in columns)]
     cells = [
         [row.why, _plain(row.text), _plain(row.gold or "-"), *(row.cells[i] for i in columns)]
         for row in rows

@@ -19,10 +19,12 @@ from models.quality.recorded import Recorded, recorded
 from models.quality.source import BundleSource, TorchSource
 from serve.bundle.loader import load_bundle
 from serve.rules import EntropyRule, ExitRule, LayerRule, PatienceRule
+from serve.rules.table import table_confidence
 from serve.rules.traits import Task
 from serve.runtime.placement import Placement
 from serve.tokenization.tokenizer import Text
 from tests.models.conftest import offramp, refusal
+from tests.serve.support.tables import BUCKETS, VOCABULARY, add_table
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.originals.fastbert import FastBert
 from tests.support.originals.pabee import Pabee
@@ -93,6 +95,27 @@ def test_a_bundle_answers_as_its_recording_says(task: Task, texts: Path, tmp_pat
     else:
         keys = {key for each in found for entity in each["entities"] for key in entity}
         assert keys >= {"entity", "score", "word", "start", "end"}
+
+
+def test_a_table_answers_first_and_what_it_is_not_sure_of_goes_on(
+    texts: Path, tmp_path: Path
+) -> None:
+    rows = np.random.default_rng(0).normal(0, 2, (VOCABULARY + BUCKETS, 3)).astype(np.float16)
+    folder = add_table(write_task_bundle(tmp_path, Kind("single_label")), rows, temperature=3.0)
+    said = recorded(
+        BundleSource(load_bundle(folder), Placement("cpu", "fp32")), [Text(each) for each in TEXTS]
+    )
+    sure = table_confidence("single_label", said.logits[0], 3.0)
+    rule = deciding(said.of_exits).model_copy(update={"table": float(np.median(sure))})
+    out = tmp_path / "out.jsonl"
+    result = offramp("predict", folder, data=texts, out=out, exit=json_of(rule), format="jsonl")
+    assert result.exit_code == 0, result.output
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    taken = said.taken(rule)
+    assert {0, 1, 2} <= set(layers := [said.traits.layers[place] for place in taken.exits])
+    assert [each["exit_layer"] for each in found] == layers
+    labels = [said.traits.labels[i] for i in taken.logits.argmax(axis=1)]
+    assert [each["label"] for each in found] == labels
 
 
 @pytest.mark.parametrize("system", [Pabee, FastBert])
