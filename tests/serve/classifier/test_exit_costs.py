@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from serve.bundle.loader import Bundle
@@ -25,6 +27,14 @@ def test_a_text_pays_for_its_layers_and_for_the_exits_that_its_rule_asks(
 ) -> None:
     compiled = compile_rule(rule, two_labels((2, 4, 6)))
     assert COSTS.until_exits_s(compiled).tolist() == pytest.approx(seconds)
+
+
+def test_a_text_pays_for_the_table_if_its_rule_asks_it() -> None:
+    traits = replace(two_labels((2, 4, 6)), table_temperature=1.0)
+    costs = replace(COSTS, table_s=0.01)
+    asks, asks_not = (compile_rule(NeverRule(table=table), traits) for table in (0.9, None))
+    assert costs.until_exits_s(asks).tolist() == pytest.approx([0.01, 1.11, 3.11, 6.11])
+    assert costs.until_exits_s(asks_not).tolist() == pytest.approx([0.01, 1.1, 3.1, 6.1])
 
 
 def test_what_is_measured_says_how_far_it_may_be_off(bundle: Bundle) -> None:
