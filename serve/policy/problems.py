@@ -15,7 +15,8 @@ def problem_of_rule(rule: ExitRule, limits: Limits, ladder: ServedLadder) -> str
     """Return why a rule decides nothing, or not what it says; None if all is well."""
     bounded, traits = ladder.compile(limits.applied_to(rule)), ladder.traits
     last = traits.exits[bounded.last]
-    by = f"with {_bounds(limits)}, " if bounded.rule != rule else ""
+    same = (bounded.rule.min_layer, bounded.rule.max_layer) == (rule.min_layer, rule.max_layer)
+    by = "" if same else f"with {_bounds(limits)}, "
     if isinstance(rule, LayerRule):
         return None
     if isinstance(rule, NeverRule):
