@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle, islice
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from models.quality.source import read_tokens
 from serve.bundle.loader import Bundle
 from serve.classifier.options import BATCH_LIMITS
+from serve.classifier.table_exit import TableExit
 from serve.classifier.variant import variant_shape
 from serve.engine.core import EngineCore
 from serve.engine.row import Answer, Row
@@ -44,6 +45,8 @@ def under_load(
     warm_up = on_gpu(limits) if placement.device == "cuda" else ON_CPU
     costs = measure(runner, bundle.manifest.max_tokens, warm_up)
     shape = replace(variant_shape(bundle, placement.precision), costs=costs)
+    known = bundle.read_table()
+    table = TableExit(known, shape.traits) if known else None
     tokens = cycle(read_tokens(bundle, texts))
     compiled = [shape.compile(rule) for rule in rules]
     took_s: list[list[float]] = [[] for _ in rules]
@@ -52,7 +55,7 @@ def under_load(
         for place, rule in enumerate(compiled):
             core = EngineCore(runner, shape, limits, time.monotonic, lambda stats: None)
             began_s = time.monotonic()
-            took_s[place] += _turn(core, rule, tokens)
+            took_s[place] += _turn(core, rule, tokens, table)
             elapsed_s[place] += time.monotonic() - began_s
     each = zip(took_s, elapsed_s, strict=True)
     return [
@@ -61,17 +64,29 @@ def under_load(
     ]
 
 
-def _turn(core: EngineCore, rule: CompiledRule, tokens: Iterator[Tokens]) -> Iterator[float]:
+def _turn(
+    core: EngineCore, rule: CompiledRule, tokens: Iterator[Tokens], table: TableExit | None
+) -> Iterator[float]:
     """Yield the seconds that each answer of a turn has taken."""
     ends_s = time.monotonic() + TURN_S
-    core.add([_row(each, rule) for each in islice(tokens, CLIENTS)])
+
+    def ask() -> Iterator[float]:
+        """Let a client ask until a text goes to the engine; yield what the table took before."""
+        while time.monotonic() < ends_s:
+            row = _row(next(tokens), rule)
+            if table is None or table.answer(row) is None:
+                core.add([row])
+                return
+            yield time.monotonic() - row.admitted_s
+
+    for _ in range(CLIENTS):
+        yield from ask()
     while core:
         for row, result in core.step():
             if not isinstance(result, Answer):
                 raise result
-            yield (now_s := time.monotonic()) - row.admitted_s
-            if now_s < ends_s:
-                core.add([_row(next(tokens), rule)])
+            yield time.monotonic() - row.admitted_s
+            yield from ask()
 
 
 def _row(tokens: Tokens, rule: CompiledRule) -> Row:

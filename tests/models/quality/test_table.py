@@ -9,6 +9,7 @@ from rich.console import Console
 
 from models.errors import TrainingFailed, UnusableData
 from models.quality.calibrate import CalibrationJob, calibrate
+from models.quality.load import under_load
 from models.quality.losses import losses_of
 from models.quality.paths import Tried, find_path
 from models.quality.recorded import recorded
@@ -16,6 +17,7 @@ from models.quality.source import BundleSource
 from models.table.add import add_table
 from serve.bundle.loader import load_bundle
 from serve.policy.ladder import Ladder
+from serve.rules import NeverRule
 from serve.rules.traits import Task
 from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text
@@ -121,6 +123,20 @@ def test_no_text_leaves_at_a_table_by_a_rule_about_decisions(
     assert {rung.exit_shares[0] for rung in decided.rungs} == {0.0}
     assert {len(rung.exit_shares) for rung in decided.rungs} == {4}
     assert decided.rungs[-1].exit_shares[-1] < 1
+
+
+def test_under_load_a_text_that_leaves_at_the_table_never_enters_the_engine(
+    with_table: MakeBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.quality.load.TURN_S", 0.02)
+    bundle = load_bundle(with_table())
+    placement = place(bundle, "cpu", "fp32")
+    rules = [NeverRule(), NeverRule(table=0.0)]
+    whole, early = under_load(bundle, placement, rules, [Text("w1 w2"), Text("w3")])
+    assert whole.per_second > 0
+    monkeypatch.setattr("models.quality.load.EngineCore.add", None)
+    (alone,) = under_load(bundle, placement, rules[1:], [Text("w1 w2"), Text("w3")])
+    assert min(early.per_second, alone.per_second) > 0
 
 
 def test_models_of_other_tasks_are_taught_none(
