@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from tokenizers import Tokenizer
 
 from models.data.columns import KNOWN, Columns
 from models.data.unlabelled import read_unlabelled
@@ -17,6 +16,7 @@ from models.table.files import TABLE, facts_of, rows_of
 from models.table.teach import teach
 from serve.bundle.loader import Bundle, load_bundle
 from serve.runtime.placement import place
+from serve.tokenization.inputs import InputReader
 
 
 def add_table(
@@ -38,14 +38,10 @@ def add_table(
     check_writable(folder, TrainingFailed)
     source = BundleSource(bundle, place(bundle, "auto", "auto"))
     texts = [text for path in data for text in read_unlabelled(path, columns)]
-    learned = teach(source, source.read(texts), _vocab_size(bundle), console)
+    vocab_size = InputReader(bundle.tokenizer_path, bundle.manifest).vocab_size
+    learned = teach(source, source.read(texts), vocab_size, console)
     contents = {TABLE: rows_of(learned), TRAINED: with_trained(bundle, texts)}
     lost = [each for each in bundle.calibration.ladders if each.table]
     store_table(bundle, facts_of(learned), contents)
     if lost:
         console.print("note: what was certified with the older table is gone", highlight=False)
-
-
-def _vocab_size(bundle: Bundle) -> int:
-    known = bundle.manifest.vocab_size
-    return known or Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
