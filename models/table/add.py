@@ -14,7 +14,7 @@ from models.quality.trained import TRAINED, with_trained
 from models.staging import check_writable
 from models.table.files import TABLE, facts_of, rows_of
 from models.table.teach import teach
-from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.loader import load_bundle
 from serve.runtime.placement import place
 from serve.tokenization.inputs import InputReader
 
