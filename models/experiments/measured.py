@@ -79,7 +79,7 @@ def _write(path: Path, found: Measured) -> None:
         "uncertainty": said.uncertainty,
         "temperatures": np.array(said.temperatures),
         "traits": np.array(json.dumps(asdict(said.traits))),
-        **{f"cost {unit}": np.stack(cost) for unit, cost in found.costs.items()},
+        **{f"cost {unit}": np.stack([cost.run, cost.asked]) for unit, cost in found.costs.items()},
     }
     partial = path.with_suffix(".partial.npz")
     np.savez(partial, **{name: each for name, each in arrays.items() if each is not None})

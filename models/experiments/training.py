@@ -184,7 +184,7 @@ def _command(run: Run, context: Context) -> list[str]:
     }
     named = [word for name, path in files.items() for word in (name, str(path))]
     resume = ["--resume"] if (context.folder(run) / CHECKPOINT).is_file() else []
-    return [*_OFFRAMP, "train", *named, *run.words, *resume]
+    return [*_OFFRAMP, "train", *named, *run.words, "--no-table", *resume]
 
 
 def _run(command: list[str], output: int) -> tuple[int, bool]:
