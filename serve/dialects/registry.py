@@ -6,6 +6,7 @@ from typing import Final
 from serve.api.route import Dialect
 from serve.dialects.guardrails.detectors import DETECTORS
 from serve.dialects.guardrails.litellm import LITELLM
+from serve.dialects.guardrails.moderations import MODERATIONS
 from serve.dialects.hf import HUGGING_FACE
 from serve.dialects.kserve import KSERVE
 from serve.dialects.oip.dialect import OIP
@@ -19,7 +20,11 @@ from serve.errors import InvalidRequest
 ALL: Final = "all"
 
 # Our own is the last one: its paths are all.
-_DIALECTS: Final = (HUGGING_FACE, OIP, KSERVE, TEI, SAGEMAKER, VLLM, DETECTORS, LITELLM, V1)
+_DIALECTS: Final = (
+    *(HUGGING_FACE, OIP, KSERVE, TEI, SAGEMAKER, VLLM),
+    *(DETECTORS, LITELLM, MODERATIONS),
+    V1,
+)
 
 
 def choose_dialects(names: Sequence[str]) -> tuple[Dialect, ...]:

@@ -2,7 +2,6 @@
 
 import time
 from functools import partial
-from http import HTTPStatus
 from typing import Any, Literal
 
 from pydantic import Field
@@ -12,6 +11,7 @@ from serve.api.choices import model_for
 from serve.api.classify import check_inputs, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dial import Dial
+from serve.api.openai_errors import OPENAI_STATUSES, OpenAIError, openai_error
 from serve.api.request import Request
 from serve.api.response import Response
 from serve.api.route import INPUT, TRUNCATE, Dialect, Route
@@ -27,7 +27,7 @@ from serve.api.shown import (
 )
 from serve.classifier.classification import Classification
 from serve.classifier.classify_request import MAX_LIST, TOO_MANY
-from serve.errors import InvalidRequest, OfframpError
+from serve.errors import InvalidRequest
 
 _TEXT: JsonDict = {"type": "string"}
 _IDS: JsonDict = {"type": "array", "items": {"type": "integer"}}
@@ -129,21 +129,6 @@ class VllmResponse(ResponseModel):
     usage: VllmUsage
 
 
-class OpenAIProblem(ResponseModel):
-    """The error that a request got."""
-
-    message: str
-    type: str
-    param: None
-    code: int
-
-
-class OpenAIError(ResponseModel):
-    """An error as OpenAI's clients read it."""
-
-    error: OpenAIProblem
-
-
 # The names of our fields in the request.
 _NAMES = {"inputs": "input"}
 
@@ -234,31 +219,9 @@ def _write(request_id: str, logits: bool, answered: Classification) -> Response:
     return Response(to_json(fields), exit_headers(answered))
 
 
-_TYPES = {
-    401: "AuthenticationError",
-    403: "PermissionDeniedError",
-    404: "NotFoundError",
-    429: "RateLimitError",
-}
-_STATUSES = {InvalidRequest.status: HTTPStatus.BAD_REQUEST.value}
-
-
-def _error(error: OfframpError, message: str) -> Any:
-    status = _STATUSES.get(error.status, error.status)
-    kind = "InternalServerError" if status >= 500 else "BadRequestError"
-    return {
-        "error": {
-            "message": message,
-            "type": _TYPES.get(status, kind),
-            "param": None,
-            "code": status,
-        }
-    }
-
-
 VLLM = Dialect(
     "vllm",
-    _error,
+    openai_error,
     OpenAIError,
     [
         Route(
@@ -271,6 +234,6 @@ VLLM = Dialect(
             shown=VllmResponse,
         )
     ],
-    statuses=_STATUSES,
+    statuses=OPENAI_STATUSES,
     words={INPUT: r"input\1", TRUNCATE: '"truncate_prompt_tokens": -1'},
 )

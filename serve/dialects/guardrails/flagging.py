@@ -102,13 +102,14 @@ async def flag_texts(
     """
     parameters, assigned = with_detector(context, request, parameters)
     classifier = model_for(context.catalog, request.client, parameters.model)
-    request.model, place = classifier.name, parameters.place
-    names = {name: f"{place}.{name}" for name in type(parameters).model_fields}
+    request.model, prefix = classifier.name, parameters.prefix
+    parameters.check_model(classifier)
+    names = {name: f"{prefix}{name}" for name in type(parameters).model_fields}
     fields = {n: v for n, v in dict(parameters).items() if n in ClassifyRequest.model_fields}
     fields["inputs"] = _IN_PLACE_OF_BLANK
     if parameters.profile is not None:
         if parameters.exit is not None:
-            raise InvalidRequest(f"{place}: profile and exit at once; send one")
+            raise InvalidRequest(f"{prefix}profile: comes with exit; send one of the two")
         fields["exit"] = {"profile": parameters.profile}
     asked = bound(request.client, read_fields(fields, request.headers, names))
     note_own_choice(request, classifier, asked, assigned)
@@ -163,10 +164,13 @@ def _flag(
     """
     flag, threshold = asked.flag or locks.settings.flag, parameters.threshold
     if flag is None:
+        if parameters.of_several is not None and classifier.traits.task == "multi_label":
+            bound = parameters.of_several if threshold is None else threshold
+            return dict.fromkeys(classifier.traits.labels, bound), 0.0
         if not parameters.reads_scores:
             if not classifier.policy.live.applied.has_flag:
                 request.count_in_no_verdict()  # no candidate has taken the flag away
-            raise NoFlag(_no_flag(classifier.name, parameters.place))
+            raise NoFlag(_no_flag(classifier.name, parameters.prefix))
         # A locked threshold is the client's own, which compares the scores itself.
         bound = 0.0 if threshold is None or locks.keeps("flag") else threshold
         least = math.inf if threshold is None else threshold
@@ -187,11 +191,11 @@ def _windows(windows: Windows | None, flag: AnyFlag, least: float) -> Windows | 
     return windows
 
 
-def _no_flag(model: str, place: str) -> str:
+def _no_flag(model: str, prefix: str) -> str:
     return (
         f"{model} has no flag to decide by: put one into the profile, such as "
         '{"profiles": {"guard": {"flag": {"LABEL": 0.8}}}, "default": "guard"} with PUT '
-        f"/v1/models/{model}/policy, or send {place}.flag"
+        f"/v1/models/{model}/policy, or send {prefix}flag"
     )
 
 

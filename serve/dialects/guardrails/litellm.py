@@ -74,12 +74,14 @@ _MAY_BE_EMPTY: Final = {
 # LiteLLM describes the caller in fields that begin so; no model reads them.
 _OF_CALLER: Final = "user_api_key_"
 _MAX_QUOTED: Final = 64
+# The field of a call that holds the parameters.
+_PARAMETERS: Final = "additional_provider_specific_params"
 
 
 class LiteLLMParameters(GuardrailParameters):
     """Parameters of the guardrail's configuration at LiteLLM."""
 
-    place: ClassVar[str] = "additional_provider_specific_params"
+    prefix: ClassVar[str] = f"{_PARAMETERS}."
     reads_scores: ClassVar[bool] = False
 
     unchecked: Unchecked = Field(
@@ -250,7 +252,7 @@ def _refuse(names: Collection[str], place: _Place, unchecked: Collection[str]) -
             f"{shown}: this server looks at texts only; "
             + (
                 f'to let {shown} pass unchecked, put "unchecked": ["{shown}"] into the profile, or '
-                f"into {LiteLLMParameters.place} if the policy lets requests choose"
+                f"into {_PARAMETERS} if the policy lets requests choose"
                 if free
                 else f"leave out {shown} as {place}"
             )

@@ -20,12 +20,15 @@ class GuardrailParameters(Dial):
     """Parameters of both kinds of guardrails; the fields are Offramp's own.
 
     Attributes:
-        place: the field of the request that holds the parameters.
+        prefix: what the parameters' names begin with in messages: the field that holds them.
         reads_scores: whether the clients read scores and compare them with their own thresholds.
+        of_several: the threshold of every label of a model of several, where there is no flag; None
+            if such models are refused then too.
     """
 
-    place: ClassVar[str] = "detector_params"
+    prefix: ClassVar[str] = "detector_params."
     reads_scores: ClassVar[bool] = True
+    of_several: ClassVar[float | None] = None
 
     model: str | None = Field(default=None, description="As in /v1/classify.")
     profile: str | None = Field(default=None, description="A profile of the live policy.")
@@ -41,6 +44,13 @@ class GuardrailParameters(Dial):
     special_tokens: Any = Field(
         default=None, description="As in /v1/classify. Default: the profile's, or else `text`."
     )
+
+    def check_model(self, classifier: Classifier) -> None:
+        """Refuse a model whose answers the route has no form for.
+
+        Raises:
+            InvalidRequest: it is such a model.
+        """
 
 
 def with_detector(
@@ -78,12 +88,12 @@ def _stands_for(
         names = " and ".join(each.name for each in mapped)
         raise InvalidRequest(
             f"{DETECTOR_ID}: {detector[:64]!r} is a detector of {names}; say which by "
-            f"{asked.place}.model"
+            f"{asked.prefix}model"
         )
     if mapped:
         profile = policies[mapped[0].name].detectors[detector]
         if asked.exit is not None or EXIT in request.headers:
-            place = f"{asked.place}.exit" if asked.exit is not None else EXIT
+            place = f"{asked.prefix}exit" if asked.exit is not None else EXIT
             raise InvalidRequest(
                 f"{place}: {DETECTOR_ID} stands for a profile of the policy; leave it out"
             )
@@ -120,7 +130,7 @@ def _with(asked: GuardrailParameters, **named: str) -> GuardrailParameters:
     for name, value in named.items():
         if getattr(asked, name) not in (None, value):
             raise InvalidRequest(
-                f"{asked.place}.{name}: differs from what {DETECTOR_ID} stands for; send one"
+                f"{asked.prefix}{name}: differs from what {DETECTOR_ID} stands for; send one"
             )
     if named.get("profile") == DEFAULT:
         named.pop("profile")

@@ -42,6 +42,7 @@ BODIES = {
         "input_type": "request",
         "additional_provider_specific_params": FLAG,
     },
+    "/v1/moderations": {"input": "w1", **FLAG},
     "/v2/models/{model}/infer": {
         "inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}]
     },

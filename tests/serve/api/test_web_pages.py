@@ -34,6 +34,7 @@ STRANGE: tuple[dict[str, str], ...] = (
 BODIES = {
     "/v1/classify": {"inputs": "w1"},
     "/classify": {"input": "w1"},
+    "/v1/moderations": {"input": "w1", "flag": {"negative": 0.5}},
     "/v2/repository/index": {},
     "/v1/models/tiny:predict": {"instances": ["w1"]},
     "/v1/models/tiny/policy": {"version": 1, "policy": {"default": {"rule": "never"}}},

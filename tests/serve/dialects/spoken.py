@@ -8,6 +8,7 @@ import httpx
 V1, HF, TEI, TOKENIZE, VLLM = "/v1/classify", "/", "/predict", "/tokenize", "/classify"
 KSERVE, OIP = "/v1/models/tiny:predict", "/v2/models/tiny/infer"
 CONTENTS, BASIC = "/api/v1/text/contents", "/beta/litellm_basic_guardrail_api"
+MODERATIONS = "/v1/moderations"
 PARAMETERS = "additional_provider_specific_params"
 LABEL = "negative"
 FLAG = {"flag": {LABEL: 0.5}}
@@ -43,17 +44,19 @@ SPEAK: dict[str, Callable[[Dial, str], Any]] = {
     "/v2/models/tiny/versions/1/infer": _tensors,
     CONTENTS: lambda dial, text: {"contents": [text], "detector_params": dial},
     BASIC: lambda dial, text: {"texts": [text], "input_type": "request", PARAMETERS: dial},
+    MODERATIONS: lambda dial, text: {"input": text, **dial},
 }
 # A body that each path answers.
 BODIES: dict[str, Any] = {
-    path: speak(FLAG if path in (CONTENTS, BASIC) else {}, "w1") for path, speak in SPEAK.items()
+    path: speak(FLAG if path in (CONTENTS, BASIC, MODERATIONS) else {}, "w1")
+    for path, speak in SPEAK.items()
 }
 
 
 def message_of(path: str, answer: httpx.Response) -> str:
     """Return the message of an error, which must be in the form of the path's dialect."""
     body, status = answer.json(), answer.status_code
-    if path in (V1, VLLM):
+    if path in (V1, VLLM, MODERATIONS):
         error = body.pop("error")
         assert body == {}
         if path == V1:

@@ -88,6 +88,11 @@ DIALECTS = {
         },
         {"code", "message"},
     ),
+    "openai": Spoken(
+        "/v1/moderations",
+        {"input": [{"type": "text", "text": "w1"}], "threshold": 0.5, "flag": FLAG, **OWN},
+        {"error"},
+    ),
 }
 SCALARS = st.one_of(
     st.none(),

@@ -156,7 +156,7 @@ REFUSALS: list[tuple[str, Any, int, str]] = [
     ("/v2/models/none/infer", asking(), 404, "no model 'none'"),
     ("/v2/models/tiny/versions/2/infer", asking(), 404, "tiny has no version '2'"),
     (CONTENTS, guarded(profile="none"), 422, "exit: no profile 'none'"),
-    (CONTENTS, guarded(profile="fast", exit="fast"), 422, "detector_params:"),
+    (CONTENTS, guarded(profile="fast", exit="fast"), 422, "detector_params.profile:"),
     (CONTENTS, guarded(flag={"x": 0.5}), 422, "flag: no label 'x'"),
     (CONTENTS, guarded(flag={LABEL: 2}), 422, f"detector_params.flag.{LABEL}:"),
     (CONTENTS, guarded(threshold=2), 422, "detector_params.threshold:"),
