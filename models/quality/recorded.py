@@ -222,7 +222,7 @@ def _empty(source: Source, tokens: Sequence[Tokens], gold: Gold | None) -> Recor
         source.temperatures,
         np.zeros((*shape, *inner), np.float32),
         counted,
-        np.zeros(shape, np.float32) if traits.learned else None,
+        np.zeros((len(traits.exits), len(tokens)), np.float32) if traits.learned else None,
         num_tokens=num_tokens,
         gold=gold,
     )
