@@ -160,6 +160,16 @@ def serve(
             help="Most memory that a replica's models take on a GPU; CUDA adds to it.", min=0.1
         ),
     ] = None,
+    answer_cache: Annotated[
+        float | None,
+        of_models(
+            "--answer-cache",
+            metavar="MB",
+            help="Keep so much of each model's answers, and give them again to the same texts of "
+            "the same key. Default: none.",
+            min=0.01,
+        ),
+    ] = None,
     gpus_per_replica: Annotated[
         float | None,
         of_models(help="0.5 for two replicas on each GPU. Default: one GPU each.", min=0.01, max=1),
@@ -238,6 +248,7 @@ def serve(
         precision=precision,
         device=device,
         gpu_memory_gb=gpu_memory_gb,
+        answer_cache_mb=answer_cache,
         keys=keys,
         no_auth=no_auth,
         open_metrics=open_metrics,

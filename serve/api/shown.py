@@ -9,7 +9,7 @@ import orjson
 from numpy.typing import NDArray
 from pydantic import Field
 
-from serve.api.schemas import ResponseModel
+from serve.api.schemas import SparseModel
 from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.classifier.score_map import ScoreScale
@@ -192,6 +192,7 @@ ANSWERED: Final = (
     "X-Offramp-Exit-Rule",
     "X-Offramp-Certificate",
     "X-Offramp-Degraded",
+    "X-Offramp-Cached",
     DEFERRED,
 )
 
@@ -221,7 +222,7 @@ ShownScale = Annotated[
 ]
 
 
-class ExitReport(ResponseModel):
+class ExitReport(SparseModel):
     """Where and why an input left."""
 
     layer: int = Field(
@@ -235,17 +236,23 @@ class ExitReport(ResponseModel):
     layers: int = Field(description="Layers of the model.")
     reason: ReasonName
     signal: Signal
+    cached: Literal[True] | None = Field(
+        default=None,
+        description="Only with `--answer-cache`, and if the answer was computed for an earlier "
+        "text of the same tokens, and is given again.",
+    )
 
 
 def exit_report(traits: Traits, answer: Answer) -> dict[str, Any]:
     """Return an `ExitReport` as JSON."""
-    return {
+    report = {
         "layer": traits.layer_of(answer.exit_index),
         "answered_by": traits.layer_of(answer.head_index),
         "layers": traits.exits[-1],
         "reason": answer.reason.label,
         "signal": short(answer.signal),
     }
+    return report | {"cached": True} if answer.cached else report
 
 
 def exit_headers(answered: Classification) -> dict[str, str]:
@@ -263,4 +270,6 @@ def exit_headers(answered: Classification) -> dict[str, str]:
         headers["X-Offramp-Certificate"] = texts["certificate"]
     if answered.degraded:
         headers["X-Offramp-Degraded"] = ",".join(answered.degraded)
+    if any(a.cached for a in answers):
+        headers["X-Offramp-Cached"] = ",".join([str(a.cached).lower() for a in answers])
     return headers

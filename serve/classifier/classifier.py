@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from serve.audits.guardrail import Guardrail
 from serve.bundle.loader import Bundle
+from serve.classifier.answer_cache import AnswerCache, Known
 from serve.classifier.audited import Comparing
 from serve.classifier.auditor import Auditor
 from serve.classifier.classification import Classification, settle_on_their_loops
@@ -85,6 +86,7 @@ class Classifier:
         inputs: reads texts and ids as the model takes them.
         table: answers texts before the first layer; None where the model has no table.
         entities: reads the answers of a token classifier; None for other tasks.
+        cache: answers that are given again; None unless the options have one.
         costs: what segments cost, kept up to date by the engine.
         engine: runs the segments.
         degrading: what requests give up while the queue is long.
@@ -143,7 +145,7 @@ class Classifier:
             self.batch_limits,
             options.queue_limits,
         )
-        self.degrading = Degrading(self.engine)
+        self.degrading, self.cache = Degrading(self.engine), self._answer_cache()
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
@@ -228,7 +230,9 @@ class Classifier:
         if movable:
             request.degraded = self.degrading.causes(chosen, request.answers)
         request.total_s = self.engine.clock() - request.arrived_s
-        if places := self.audits.draw(len(texts), live.audit):
+        # An answer that is given again is no further evidence.
+        drawn = self.audits.draw(len(texts), live.audit)
+        if places := [place for place in drawn if not request.answers[place].cached]:
             self.audits.audit_soon(request, places)
 
     async def _outcomes(
@@ -239,10 +243,13 @@ class Classifier:
         request.count(len(tokens), sum(lengths))
         rows = _rows(request, tokens, lengths)
         left = await self._at_table(request, rows, windowed)
+        known = self._known(request, rows, left)
         request.expect(rows, windowed)
-        if len(left) < len(rows):
-            self.engine.submit([row for row in rows if row.tag not in left])
+        if known.to_run:
+            self._submit(known.to_run)
         request.queued = True
+        for tag, answer in known.answers.items():
+            request.settle(tag, answer)
         for tag, answer in left.items():
             self._observer.answer(answer, rows[tag].num_tokens)
             request.settle(tag, self.scores.answer(answer))
@@ -259,6 +266,29 @@ class Classifier:
             return self.table.answers(judged)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self.table.answers, judged)
+
+    def _known(self, request: Classification, rows: list[Row], left: dict[int, Answer]) -> Known:
+        """Return what is known of the rows that do not leave before the first layer.
+
+        Traces are of rows that run, and a faster rule's answers under overload are not kept.
+        """
+        if self.cache is None or request.exit_trace or request.chosen.moved:
+            return Known({}, [row for row in rows if row.tag not in left])
+        return self.cache.look(rows, left)
+
+    def _answer_cache(self) -> AnswerCache | None:
+        if self.options.answer_cache_mb is None:
+            return None
+        max_bytes = int(self.options.answer_cache_mb * 2**20)
+        return AnswerCache(max_bytes, self.engine.submit, self._observer.answer)
+
+    def _submit(self, rows: Sequence[Row]) -> None:
+        try:
+            self.engine.submit(rows)
+        except OfframpError:
+            if self.cache:
+                self.cache.forget(rows)
+            raise
 
     def _table_exit(self) -> TableExit | None:
         table = self.bundle.read_table()

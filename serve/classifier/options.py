@@ -69,9 +69,11 @@ class EngineOptions(EngineLimits):
         precision: `auto`, or the variant to use.
         gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
         num_threads: threads of each segment; None for all cores that the process may use.
+        answer_cache_mb: MiB of answers that a model keeps to give them again; None for none.
     """
 
     device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
     precision: str = Field(default="auto", pattern="^(auto|fp32|int8|fp16)$")
     gpu_memory_gb: PositiveFloat | None = None
     num_threads: PositiveInt | None = None
+    answer_cache_mb: PositiveFloat | None = None

@@ -119,6 +119,7 @@ def _joined(text: Cut, logits: Sequence[NDArray[np.float32]]) -> NDArray[np.floa
 
 def _with_times(answer: Answer, answers: Sequence[Answer]) -> Answer:
     return answer._replace(
+        cached=all(each.cached for each in answers),
         queue_s=max(each.queue_s for each in answers),
         compute_s=max(each.compute_s for each in answers),
     )

@@ -136,6 +136,7 @@ class Answer(NamedTuple):
             its logits; None elsewhere.
         mapped: shaped as the logits; where a calibration maps the exit's scores to full depth's,
             the logits that give them. None where the scores are those of `logits`.
+        cached: whether it is the answer of an earlier row, given again.
     """
 
     logits: NDArray[np.float32]
@@ -149,6 +150,7 @@ class Answer(NamedTuple):
     exit_trace: Sequence[ExitRecord] = ()
     scores: NDArray[np.float32] | None = None
     mapped: NDArray[np.float32] | None = None
+    cached: bool = False
 
     @property
     def score_logits(self) -> NDArray[np.float32]:

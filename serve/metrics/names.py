@@ -29,6 +29,7 @@ COUNTERS: Final = {
     "rejected": Declared("Requests that got an error of this code.", ("model", "code")),
     "client_disconnects": Declared("Clients that left before their answer.", ("model",)),
     "exits": Declared("Answers by exit layer and reason.", ("model", "layer", "reason")),
+    # An answer of the cache counts as the one that it gives again, here and in the others.
     "layers_run": Declared("Transformer layers executed, summed over answers.", ("model",)),
     "layers_saved": Declared("Transformer layers not executed, summed over answers.", ("model",)),
     "input_tokens": Declared("Tokens of answered inputs.", ("model",)),
@@ -88,6 +89,12 @@ OF_MODELS: Final = {
     "batches_retried": Declared(
         "Batches that ran again in parts, because memory did not suffice.", ("model",), counts=True
     ),
+    "answer_cache_rows": Declared(
+        "Texts and windows by what the answer cache had of them: hit, waited or miss.",
+        ("model", "outcome"),
+        counts=True,
+    ),
+    "answer_cache_bytes": Declared("Estimated size of the answers that are kept.", ("model",)),
     "engine_up": Declared("1 while the model's engine runs.", ("model",)),
     "policy_version": Declared("Version of the live policy.", ("model",)),
     "policy_problems": Declared(

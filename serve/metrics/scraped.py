@@ -74,6 +74,10 @@ def _engine(classifier: Classifier) -> Iterator[Sample]:
     yield "overload_level", [], max(levels, default=0)
     for cause, number in classifier.degrading.counted.items():
         yield "degraded_answers", [cause], number
+    if cache := classifier.cache:
+        yield "answer_cache_bytes", [], cache.num_bytes
+        for outcome, number in cache.counted.items():
+            yield "answer_cache_rows", [outcome], number
 
 
 def _policy(classifier: Classifier) -> Iterator[Sample]:

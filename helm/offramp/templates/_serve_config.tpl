@@ -31,6 +31,7 @@ policies, is applied in place.
 {{- with $server.numThreads }}{{ $_ := set $args "num_threads" (int64 .) }}{{ end -}}
 {{- $args = merge $args (include "offramp.limits" . | fromJson) -}}
 {{- with .Values.gpu.memoryGb }}{{ $_ := set $args "gpu_memory_gb" (float64 .) }}{{ end -}}
+{{- with $server.answerCacheMb }}{{ $_ := set $args "answer_cache_mb" (float64 .) }}{{ end -}}
 {{- with $server.trustedProxies }}{{ $_ := set $args "trusted_proxies" . }}{{ end -}}
 {{- with $server.logFile }}{{ $_ := set $args "log_file" . }}{{ end -}}
 {{- $_ := set $args "log_format" $server.logFormat -}}

@@ -15,6 +15,7 @@
 {{- $arguments = concat $arguments (list "--active-exits" (join "," $layers)) -}}
 {{- end -}}
 {{- with .Values.gpu.memoryGb }}{{ $arguments = concat $arguments (list "--gpu-memory-gb" (toString .)) }}{{ end -}}
+{{- with $server.answerCacheMb }}{{ $arguments = concat $arguments (list "--answer-cache" (toString .)) }}{{ end -}}
 {{- with $server.grpcPort }}{{ $arguments = concat $arguments (list "--grpc-port" (int64 . | toString)) }}{{ end -}}
 {{- $access := ternary (list "--keys" "/keys/keys.json") (list "--no-auth") .Values.auth.enabled -}}
 {{- if and .Values.auth.enabled .Values.auth.openMetrics }}{{ $access = append $access "--open-metrics" }}{{ end -}}
