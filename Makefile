@@ -10,7 +10,7 @@ PYTHON ?= python3
 MODEL ?= sst2-minilm
 # Where `make zoo` finds sst2/train.tsv, sst2/dev.tsv and so on.
 DATA ?= ../shared/data
-# More flags for the commands behind serve, demo, test, bench, loadtest, compare, chaos and zoo.
+# More flags for the commands behind serve, demo, test, bench, loadtest, benchmarks, chaos and zoo.
 ARGS ?=
 
 BIN := .venv/bin
@@ -21,7 +21,7 @@ MANIFEST := $(BUNDLE)/manifest.json
 MODEL_FOLDER := $(firstword $(wildcard models/zoo/$(MODEL) build/zoo/$(MODEL)) models/zoo/$(MODEL))
 MODEL_FILES := $(wildcard $(MODEL_FOLDER)/*)
 EXPORT_FILES := $(shell find export -name "*.py")
-# Texts with labels for `make compare` and `make bench`: $(DATA)/sst2/dev.tsv for sst2-minilm.
+# Texts with labels for `make bench`: $(DATA)/sst2/dev.tsv for sst2-minilm.
 LABELLED := $(DATA)/$(firstword $(subst -, ,$(MODEL)))/dev.tsv
 
 ZOO := sst2-minilm mrpc-minilm stsb-minilm wnut17-minilm agnews-minilm
@@ -51,7 +51,7 @@ TEST_PROCESSES := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 # What the card says beside the figures is written by hand.
 card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
 
-.PHONY: help install bundle demo serve test clients lint format bench nightly loadtest compare chaos reports reproductions zoo $(ZOO:%=zoo/%) $(MPNET_ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
+.PHONY: help install bundle demo serve test clients lint format bench nightly loadtest benchmarks chaos reports reproductions zoo $(ZOO:%=zoo/%) $(MPNET_ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -127,9 +127,8 @@ nightly: $(INSTALLED) ## what pages and image steps say, run; thousands of rando
 loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it; report in build/loadtest
 	@$(BIN)/python -m loadtest.load $(BUNDLE) $(ARGS)
 
-compare: $(MANIFEST) ## Offramp beside other servers (ten minutes, idle cores)
-	@$(BIN)/python -m loadtest.compare $(BUNDLE) --model $(MODEL_FOLDER) \
-	  $(if $(wildcard $(LABELLED)),--data $(LABELLED)) $(ARGS)
+benchmarks: $(MANIFEST) ## Offramp beside other servers (at most 90 minutes, two idle cores; goes on after Ctrl-C)
+	@$(BIN)/python -m loadtest.benchmarks --data $(DATA) $(ARGS)
 
 chaos: $(MANIFEST) ## break, change and overload a server, and explain what clients see (a quarter of an hour)
 	@$(BIN)/python -m loadtest.scenarios $(BUNDLE) $(if $(wildcard $(LABELLED)),--texts $(LABELLED)) $(ARGS)

@@ -24,19 +24,20 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from loadtest.compare.contenders import ServedModel, one_graph, policies
-from loadtest.compare.cores import on, running, share_cores
-from loadtest.compare.loads import ClosedLoop, Loaded, request_bytes, saturate
-from loadtest.compare.measure import WrongAnswers
+from loadtest.benchmarks.contenders import offramp, peers
+from loadtest.benchmarks.cores import on, running, share_cores
+from loadtest.benchmarks.environments import write_whole_model
+from loadtest.benchmarks.loads import ClosedLoop, Loaded, request_bytes, saturate
+from loadtest.benchmarks.measure import WrongAnswers
 from loadtest.http.client import Json
 from loadtest.http.console import print_text, run_command
-from loadtest.http.server_process import OFFRAMP, ServerProcess
+from loadtest.http.server_process import ServerProcess
 from loadtest.load.texts import Example, load_texts, made_up
 from models.quality.page import table
 from serve.bundle.loader import load_bundle
 
 THIS, OTHER = "Offramp", "Offramp, the other checkout"
-_CLIENTS, _THREADS, _LIMIT_S = 16, 1, 120.0
+_CLIENTS, _LIMIT_S = 16, 120.0
 # A turn has so many times fewer requests of several texts than of one.
 _FEWER = 16
 
@@ -135,21 +136,16 @@ def _bench(options: argparse.Namespace, console: Console) -> int:
 
 def _lanes(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Iterator[Lane]:
     """Start all servers and yield what each is sent."""
-    model = ServedModel(load_bundle(options.bundle), None, _THREADS, folder)
-    exits: Mapping[str, Json] = dict(policies(model.bundle)[:2])
-    how = ("--standalone", "--precision", options.precision, "--port")
-    offramp = (OFFRAMP, "serve", str(options.bundle), *how)
-    commands = [
-        (THIS, offramp, exits),
-        (
-            "ONNX Runtime + FastAPI",
-            one_graph(model, options.precision).command,
-            {"whole model": {}},
-        ),
-    ]
+    bundle = load_bundle(options.bundle)
+    model = write_whole_model(bundle, folder, options.precision)
+    whole = next(peers(model, folder, folder))
+    asked_of = list(offramp(options.bundle, bundle.manifest.policy.profiles, options.precision))[:2]
+    exits: Mapping[str, Json] = {each.name.split(", ")[1]: each.extra for each in asked_of}
+    own = asked_of[0].command
+    commands = [(THIS, own, exits), (whole.name, whole.command, {"whole model": {}})]
     if options.against:
         code = ("env", f"PYTHONPATH={options.against.resolve()}")
-        commands.insert(0, (OTHER, (*code, *offramp), exits))
+        commands.insert(0, (OTHER, (*code, *own), exits))
     started = [
         (name, stack.enter_context(running(command, share_cores(1))), asked)
         for name, command, asked in commands

@@ -1,7 +1,7 @@
 """The whole model in dynamic batches, as a server without early exit runs it.
 
 The next batch is the oldest waiting request with those nearest to it in length. The engine's
-benchmark and `python -m loadtest.compare` batch alike by this file.
+benchmark and `python -m loadtest.benchmarks` batch alike by this file.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
 
-from loadtest.compare.cores import on, share_cores
+from loadtest.benchmarks.cores import on, share_cores
 from loadtest.http.client import ApiError
 from loadtest.http.console import print_error, print_text, run_command, started
 from loadtest.http.server_process import ServerFailed, ServerProcess, on_free_port, serve_bundle

@@ -14,7 +14,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from loadtest.compare.loads import ClosedLoop, arrive, request_bytes, saturate
+from loadtest.benchmarks.loads import ClosedLoop, arrive, request_bytes, saturate
 from loadtest.http.client import Json
 from loadtest.load.texts import load_texts, made_up
 from loadtest.scenarios.scenario import Scenario

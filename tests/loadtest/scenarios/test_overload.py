@@ -1,4 +1,4 @@
-from loadtest.compare.loads import request_bytes
+from loadtest.benchmarks.loads import request_bytes
 from loadtest.scenarios.too_much_load import capacity, goodput
 from tests.loadtest.conftest import StartFake
 

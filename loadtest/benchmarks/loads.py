@@ -69,21 +69,41 @@ class _Connection:
             name, _, value = line.partition(b":")
             if name == b"content-length":
                 return int(lines[0].split()[1]), await self._reader.readexactly(int(value))
+            if name == b"transfer-encoding":
+                return int(lines[0].split()[1]), await self._chunks()
         raise ValueError("the answer has no Content-Length")
+
+    async def _chunks(self) -> bytes:
+        body = b""
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            body += (await self._reader.readexactly(size + 2))[:-2]
+        await self._reader.readuntil(b"\r\n")
+        return body
 
 
 async def _connect(port: int) -> _Connection:
     return _Connection(*await asyncio.open_connection("127.0.0.1", port))
 
 
-def request_bytes(body: Json) -> bytes:
-    """Return a POST /v1/classify with this body."""
+def request_bytes(body: Json, path: str = "/v1/classify") -> bytes:
+    """Return a POST with this body."""
     content = json.dumps(body).encode()
     head = (
-        "POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
+
+
+async def status_of(port: int, request: bytes) -> int:
+    """Send one request and return the status of its answer; 0 without one."""
+    try:
+        connection = await _connect(port)
+    except OSError:
+        return 0
+    answer = await connection.send(request, 0, 0.0)
+    connection.close()
+    return answer.status
 
 
 async def saturate(port: int, requests: Sequence[bytes], load: ClosedLoop) -> Loaded:

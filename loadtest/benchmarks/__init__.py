@@ -1,0 +1,1 @@
+"""Offramp beside the servers that people use: `python -m loadtest.benchmarks`."""

@@ -1,0 +1,37 @@
+"""The measured cells, in a file that grows a line with each; none is measured twice."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from loadtest.http.client import Json
+
+
+class Key(NamedTuple):
+    """What a cell is of."""
+
+    suite: str  # a model and its texts
+    contender: str
+    round: int
+    load: str  # such as "closed 16 x 1"
+
+
+class Cells:
+    """All cells of a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what earlier runs have measured. A line that a kill cut short is measured again."""
+        self._path, self.by_key = path, dict[Key, Json]()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_text().split("\n") if path.exists() else [""]
+        for line in lines[:-1]:
+            cell = json.loads(line)
+            self.by_key[Key(*(cell[name] for name in Key._fields))] = cell
+        if lines[-1]:
+            path.write_text("\n".join([*lines[:-1], ""]))
+
+    def add(self, key: Key, figures: Json) -> None:
+        """Write a cell."""
+        self.by_key[key] = key._asdict() | figures
+        with self._path.open("a") as file:
+            file.write(json.dumps(self.by_key[key]) + "\n")

@@ -1,1 +1,0 @@
-"""Offramp beside other servers: `python -m loadtest.compare BUNDLE`."""
