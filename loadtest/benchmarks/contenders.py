@@ -1,5 +1,6 @@
 """The contenders: how each is started, asked and read, and what its batching is."""
 
+import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,7 +131,9 @@ def peers(model: Path, checkpoint: Path, folder: Path) -> Iterator[Contender]:
     for peer in _PEERS:
         file = PEERS / f"{peer.file or peer.environment}_server.py"
         python = python_of(folder, peer.environment) if peer.environment else Path(sys.executable)
-        given = (f"{name}={value}" for name, value in (variables | dict(peer.variables)).items())
+        # Triton starts the `python3` that it finds on PATH.
+        path = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
+        given = (f"{k}={value}" for k, value in (variables | path | dict(peer.variables)).items())
         yield Contender(
             peer.name,
             ("env", *given, str(python), str(file)),
