@@ -61,7 +61,9 @@ def _benchmarks(options: argparse.Namespace, console: Console) -> int:
         minutes, seconds = divmod(int(time.monotonic() - began_s), 60)
         text(f"{minutes:3d}:{seconds:02d}  {line}")
 
-    run = Run(Cells(options.out / "cells.jsonl"), share_cores(1), options.seconds, report)
+    settings = {"seconds": options.seconds, "texts": options.texts}
+    cells = Cells(options.out / "cells.jsonl", settings)
+    run = Run(cells, share_cores(1), options.seconds, report)
     for suite, found in _suites(options, report):
         for round_ in range(options.rounds):
             for contender in found[:: -1 if round_ % 2 else 1]:

@@ -19,19 +19,25 @@ class Key(NamedTuple):
 class Cells:
     """All cells of a file."""
 
-    def __init__(self, path: Path) -> None:
-        """Read what earlier runs have measured. A line that a kill cut short is measured again."""
-        self._path, self.by_key = path, dict[Key, Json]()
+    def __init__(self, path: Path, settings: Json) -> None:
+        """Read what earlier runs have measured. A line that a kill cut short is measured again.
+
+        Args:
+            path: the file.
+            settings: of all cells; lines of other settings are left alone.
+        """
+        self._path, self._settings, self.by_key = path, settings, dict[Key, Json]()
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_text().split("\n") if path.exists() else [""]
         for line in lines[:-1]:
             cell = json.loads(line)
-            self.by_key[Key(*(cell[name] for name in Key._fields))] = cell
+            if settings.items() <= cell.items():
+                self.by_key[Key(*(cell[name] for name in Key._fields))] = cell
         if lines[-1]:
             path.write_text("\n".join([*lines[:-1], ""]))
 
     def add(self, key: Key, figures: Json) -> None:
         """Write a cell."""
-        self.by_key[key] = key._asdict() | figures
+        self.by_key[key] = key._asdict() | self._settings | figures
         with self._path.open("a") as file:
             file.write(json.dumps(self.by_key[key]) + "\n")

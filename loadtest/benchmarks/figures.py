@@ -76,19 +76,20 @@ def measured(cells: Cells) -> Mapping[str, Sequence[str]]:
 
 
 def losses(cells: Cells) -> Iterator[str]:
-    """Yield a sentence for each figure in which a peer is ahead of this server."""
+    """Yield a sentence for each figure in which a peer is ahead by more than the ranges of both."""
     for suite, names in measured(cells).items():
         for own in ("Offramp, never", "Offramp, balanced"):
             for column in (*COLUMNS, *OTHERS):
                 spans = {name: span(cells, suite, name, column) for name in names}
-                peers = {n: s.mean for n, s in spans.items() if s and not n.startswith("Offramp")}
+                peers = {n: s for n, s in spans.items() if s and not n.startswith("Offramp")}
                 ours = spans.get(own)
                 if not ours or not peers:
                     continue
-                best = (max if column.more_is_better else min)(peers, key=lambda n: peers[n])
-                gap = ours.mean - peers[best]
-                if gap and (gap < 0) == column.more_is_better:
+                best = (max if column.more_is_better else min)(peers, key=lambda n: peers[n].mean)
+                theirs = peers[best]
+                behind = theirs.low > ours.high, theirs.high < ours.low
+                if behind[not column.more_is_better]:
                     yield (
                         f"{suite}, {column.title}: {own.split(', ')[1]} {shown(ours.mean)}, "
-                        f"{best} {shown(peers[best])}."
+                        f"{best} {shown(theirs.mean)}."
                     )

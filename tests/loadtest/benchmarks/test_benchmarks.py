@@ -25,13 +25,14 @@ torch = pytest.importorskip("torch")
 
 LABELS = {"same": 1.0, "accuracy": 0.9, "mean_layer": None, "start_s": 2.0}
 LABELS |= {"statuses": {"cut off": 400, "wrong type": 422, "health": 200, "metrics": None}}
+EIGHT = {"seconds": 8.0}
 CLOSED = {"p50_ms": 5.0, "p99_ms": 9.0, "cpu_s_per_1000": 2.0, "memory_mb": 100.0}
 
 
 @pytest.fixture
 def cells(tmp_path: Path) -> Cells:
     """Return two rounds of a peer that is faster than this server."""
-    found = Cells(tmp_path / "cells.jsonl")
+    found = Cells(tmp_path / "cells.jsonl", EIGHT)
     for name, speed in (("mosec", 500.0), ("Offramp, never", 400.0)):
         for round_ in range(2):
             found.add(Key("sst2", name, round_, "labels"), LABELS)
@@ -45,14 +46,27 @@ def test_cells_are_read_again_but_not_a_line_that_was_cut_short(
 ) -> None:
     path = tmp_path / "cells.jsonl"
     path.write_text(path.read_text() + '{"suite": "ss')
-    again = Cells(path)
+    again = Cells(path, EIGHT)
     assert again.by_key == cells.by_key
     again.add(Key("sst2", "BentoML", 0, "labels"), LABELS)
-    assert len(Cells(path).by_key) == 9
+    assert len(Cells(path, EIGHT).by_key) == 9
+    assert not Cells(path, {"seconds": 2.0}).by_key, "shorter loads are no figures of this run"
 
 
 def test_figure_in_which_a_peer_is_ahead_is_named_and_no_other(cells: Cells) -> None:
-    assert list(losses(cells)) == ["sst2, texts/s, 16 clients: never 405, mosec 505."]
+    key = Key("sst2", "LitServe", 0, "closed 16 x 1")
+    cells.add(key, CLOSED | {"per_second": 300.0, "memory_mb": 99.9})
+    assert list(losses(cells)) == [
+        "sst2, texts/s, 16 clients: never 405, mosec 505.",
+        "sst2, MB: never 100, LitServe 99.9.",
+    ]
+
+
+def test_page_without_this_server_claims_no_victory(tmp_path: Path) -> None:
+    alone = Cells(tmp_path / "cells.jsonl", EIGHT)
+    alone.add(Key("sst2", "mosec", 0, "labels"), LABELS)
+    write_page(tmp_path / "page.md", alone, {})
+    assert "Offramp was not measured beside mosec." in (tmp_path / "page.md").read_text()
 
 
 def test_page_shows_ranges_and_leaves_other_sections_alone(cells: Cells, tmp_path: Path) -> None:
