@@ -46,7 +46,7 @@ HALF := build/zoo/sst2/half.tsv
 # The data of a target such as zoo/sst2-minilm or build/zoo/sst2-mpnet/recording.npy.
 of = $(firstword $(subst -, ,$(1)))
 CLIENTS := kserve nemo litellm
-TEST_PROCESSES := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
+TEST_PROCESSES := 4
 
 # What the card says beside the figures is written by hand.
 card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
@@ -80,9 +80,9 @@ serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/offramp serve $(BUNDLE) $(ARGS)
 
 # A file's tests share what takes long to make, so a file is run by one process; in their folders'
-# order, so that those of a minute (docs, export) are not the last. One process more than cores, as
-# one mostly waits for a server. Processes share the cores, and on tiny models torch's threads cost
-# twice what they save.
+# order, so that those of a minute (docs, export) are not the last. On two cores four processes take
+# three quarters of the time of three, as some mostly wait for servers. Processes share the cores,
+# and on tiny models torch's threads cost twice what they save.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED) ## run all tests but those of `make nightly`

@@ -31,8 +31,8 @@ LOOKAHEAD = 4
 # Where launches are cheap: rows start with the first one only if they came in this first part of
 # the time for which it has waited. With all that wait, rows of rare length would be overtaken again
 # and again; with fewer, more is padded, and batches are smaller. Single texts in six layers of one
-# core, 16 and 64 clients: a fifth to a quarter less p99 for 2 to 4 % of the answers per second.
-EARLY = 0.6
+# core, 16 and 64 clients: 8 and 16 % less p99 for 3 to 4 % of the answers per second.
+EARLY = 0.75
 
 
 class WaitingQueue:

@@ -171,8 +171,9 @@ def test_low_priorities_fill_up_a_batch_only_as_far_as_it_bears(
 
 def test_a_row_of_rare_length_is_overtaken_by_no_late_comer() -> None:
     scheduler = Scheduler(BatchLimits(), CPU)
-    scheduler.add([row(key, tokens, admitted_s=key) for key, tokens in enumerate((40, 10, 40, 40))])
-    assert keys(scheduler.schedule(3)) == [0], "the others of its length came late"
+    came = ((0, 40), (1, 10), (4, 40), (4, 40))
+    scheduler.add([row(key, n, admitted_s=s) for key, (s, n) in enumerate(came)])
+    assert keys(scheduler.schedule(5)) == [0], "the others of its length came late"
     scheduler.add([row(4, 40, admitted_s=9)])
     assert keys(scheduler.schedule(9)) == [1]
     assert keys(scheduler.schedule(9)) == [2, 3]
