@@ -19,7 +19,7 @@ _ACCURACY = Column("accuracy %", CHECK, "accuracy", True, 100)
 _LAYERS = Column("layers", CHECK, "mean_layer", False)
 _CPU = COLUMNS[-1]
 _PICTURES = ("cost-and-quality.svg", "answers-in-time.svg")
-_INTRO = """    make benchmarks      # at most 90 minutes, on idle cores; it can be stopped
+_INTRO = """    make benchmarks      # an hour or more, on idle cores; it can be stopped
 
 Each server has one core and one thread, the load the other core. All but the pipeline (fp32) run
 the same int8 weights and tokenizer. `same label` is the share of answers that are the whole

@@ -55,7 +55,7 @@ def flagged(recorded: Recorded, flag: AnyFlag, scores: ScoreMap) -> NDArray[np.b
     flagger = Flagger(flag, traits, reader)
     tokens = [_tokens(recorded, row) for row in range(recorded.num_rows)]
     found = np.zeros(recorded.logits.shape[:2], np.bool_)
-    before = len(recorded.traits.layers) - len(recorded.traits.exits)
+    before = recorded.traits.num_before
     for place, of_exit in enumerate(recorded.logits):
         index = place - before
         for row, logits in enumerate(of_exit):
@@ -150,7 +150,7 @@ def certify_flag(
     min_layer = first_layer(FlaggedTexts.of(tuning.of_exits, flag), certifying.num_rows, delta)
     below, above = (texts.side(loss, min_layer) for loss in SIDES)
     rungs = _rungs(texts, below, above, min_layer, delta, repeats)
-    at_table = (0.0,) * (len(certifying.traits.layers) - len(certifying.traits.exits))
+    at_table = (0.0,) * certifying.traits.num_before
     return Decisions(
         flag=dict(flag),
         num_flagged=int(texts.flagged[-1].sum()),

@@ -23,6 +23,7 @@ from serve.rules import (
     PatienceRule,
     Rule,
 )
+from serve.rules.rule import num_choices
 from serve.rules.traits import Traits
 
 NUM_STEPS = 200
@@ -165,8 +166,7 @@ def with_table(path: RulePath, tuning: Recorded, losses: Losses) -> RulePath:
         losses: of these texts.
     """
     traits = tuning.traits
-    options = 2 if traits.task == "multi_label" else len(traits.labels)
-    thresholds = [None, *_confidences(options)]
+    thresholds = [None, *_confidences(num_choices(traits))]
     rules: list[Rule] = [NeverRule(table=each) for each in thresholds]
     tables = Tried.of(RulePath((*rules,), path.temperatures), tuning, losses)
     exits, layers = Tried.of(path, tuning, losses), np.array(tuning.traits.layers, np.float64)
@@ -238,10 +238,9 @@ def _families(traits: Traits, spread: float) -> list[_Family]:
 
 
 def _of_probabilities(traits: Traits) -> list[_Family]:
-    # Each of several labels is a question of two answers.
-    options = 2 if traits.task == "multi_label" else len(traits.labels)
     # Of several labels or tokens the least sure one decides.
     reduce: _Reduce = None if traits.task == "single_label" else "max"
+    options = num_choices(traits)
     largest = math.log(options)
     families = [_Family(_entropies(_up(FIRST_ENTROPY, largest), reduce))]
     if traits.task != "single_label":

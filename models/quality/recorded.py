@@ -57,7 +57,7 @@ class Recorded(Recording):
     @property
     def of_exits(self) -> Self:
         """What the exits said, without the table before them."""
-        before, scores = self._before, self.traits.score_temperatures
+        before, scores = self.traits.num_before, self.traits.score_temperatures
         scores = scores and scores[before:]
         traits = replace(self.traits, table_temperature=None, score_temperatures=scores)
         return replace(self, traits=traits, logits=self.logits[before:])

@@ -46,7 +46,7 @@ class Known(NamedTuple):
 
 
 class SharedRow(Row):
-    """A row whose answer others wait for too: it is cancelled once nobody wants it any more.
+    """A row whose answer other rows wait for too: it is cancelled once all have left.
 
     Attributes:
         followers: the rows that wait for its answer.
@@ -127,7 +127,7 @@ class AnswerCache:
         return known
 
     def forget(self, rows: Sequence[Row]) -> None:
-        """Let nobody wait for rows that the engine has refused; nobody but their request does."""
+        """Forget rows that the engine has refused, for which no other row waits yet."""
         for row in rows:
             if isinstance(row.waiter, _Flight):
                 self._flights.pop(row.waiter.key, None)

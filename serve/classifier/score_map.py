@@ -41,7 +41,7 @@ class ScoreMap:
     @classmethod
     def of(cls, traits: Traits) -> Self:
         """Return the map of a model as it is calibrated."""
-        return cls(traits.score_temperatures, len(traits.layers) - len(traits.exits))
+        return cls(traits.score_temperatures, traits.num_before)
 
     def logits(
         self, logits: NDArray[np.float32], heads: int | NDArray[np.int64]

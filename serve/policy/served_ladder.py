@@ -115,7 +115,7 @@ class ServedLadder:
         except (OverrideForbidden, InvalidRule):
             return None
         free, last = self.compile(rung.rule), len(self.traits.exits) - 1
-        before = len(self.traits.layers) - len(self.traits.exits)
+        before = self.traits.num_before
         first = rule.first + before if rule.table is None else 0
         shares = _moved_into(rung.exit_shares, first, rule.last + before)
         full_depth = isinstance(rule.rule, NeverRule) and rule.last == last and rule.table is None

@@ -75,7 +75,7 @@ class Recording:
 
     def at(self, exits: Sequence[int]) -> Self:
         """Return what some of the exits said, counted from 0, as if there were no others."""
-        chosen, before = list(exits), self._before
+        chosen, before = list(exits), self.traits.num_before
         places = [*range(before), *(before + i for i in chosen)]
         scores = self.traits.score_temperatures
         return replace(
@@ -100,7 +100,7 @@ class Recording:
         Raises:
             InvalidRule: the model cannot follow it, or rule learned without predicted errors.
         """
-        num_rows, before = self.logits.shape[1], self._before
+        num_rows, before = self.logits.shape[1], self.traits.num_before
         exits = np.full(num_rows, len(self.logits) - 1)
         logits = self.logits[-1].copy()
         heads, labels = exits.copy(), np.full(num_rows, -1)
@@ -125,11 +125,6 @@ class Recording:
         """
         return np.stack([decision.signals for decision in self._decisions(rule)])
 
-    @property
-    def _before(self) -> int:
-        """How many places of `Traits.layers` are before the first exit."""
-        return len(self.traits.layers) - len(self.traits.exits)
-
     def _leaves_at_table(self, rule: Rule) -> NDArray[np.bool_]:
         """Return (rows,) whether a row leaves before the first layer."""
         least, temperature = self.compiled(rule).table, self.traits.table_temperature
@@ -148,7 +143,7 @@ class Recording:
                 "read logits can"
             )
         state = RuleState.of([self.compiled(rule)] * self.logits.shape[1])
-        of_exits = self.logits[self._before :]
+        of_exits = self.logits[self.traits.num_before :]
         errors = [None] * len(of_exits) if self.uncertainty is None else self.uncertainty
         for index, (logits, error) in enumerate(zip(of_exits, errors, strict=True)):
             head = HeadOutput(logits, error, self.counted)

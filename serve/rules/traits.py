@@ -48,6 +48,11 @@ class Traits:
         """
         return self.exits if self.table_temperature is None else (0, *self.exits)
 
+    @property
+    def num_before(self) -> int:
+        """How many places of `layers` are before the first exit: 1 of a model with a table."""
+        return len(self.layers) - len(self.exits)
+
     def layer_of(self, exit_index: int) -> int:
         """Return the layer of an exit, counted from 0, or of `TABLE`."""
         return self.exits[exit_index] if exit_index >= 0 else 0

@@ -120,37 +120,39 @@ def test_a_full_queue_refuses_all_rows_of_a_request_and_harms_no_other(
     collected.wait_for(6)
 
 
-@pytest.mark.parametrize("num_rows", [1, 2], ids=["alone", "in a batch"])
-def test_an_engine_whose_device_hangs_is_not_well(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, num_rows: int
-) -> None:
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Let every device hang until the gate opens, and be taken for lost at once."""
+    gate = Gate()
     monkeypatch.setattr(cost_model, "LEAST_HANG_S", 0.01)
     monkeypatch.setattr(cost_model, "HANG", 0)
-    gate = Gate()
     monkeypatch.setattr(FakeRunner, "read", lambda self: gate(0, 0))
+    return gate
+
+
+@pytest.mark.parametrize("num_rows", [1, 2], ids=["alone", "in a batch"])
+def test_an_engine_whose_device_hangs_is_not_well(
+    make_engine: MakeEngine, hanging: Gate, num_rows: int
+) -> None:
     engine, collected = make_engine()
     engine.submit([fake_row(key) for key in range(1, 1 + num_rows)])
-    assert gate.entered.wait(PATIENCE_S)
+    assert hanging.entered.wait(PATIENCE_S)
     until(lambda: not engine.alive)
-    gate.open.set()
+    hanging.open.set()
     collected.wait_for(num_rows)
     until(lambda: engine.alive)
 
 
 def test_a_stop_does_not_wait_for_a_device_that_hangs(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+    make_engine: MakeEngine, hanging: Gate
 ) -> None:
-    monkeypatch.setattr(cost_model, "LEAST_HANG_S", 0.01)
-    monkeypatch.setattr(cost_model, "HANG", 0)
-    gate = Gate()
-    monkeypatch.setattr(FakeRunner, "read", lambda self: gate(0, 0))
     engine, collected = make_engine()
     engine.submit([fake_row(1), fake_row(2)])
-    assert gate.entered.wait(PATIENCE_S)
+    assert hanging.entered.wait(PATIENCE_S)
     assert not engine.stop(PATIENCE_S)
     results = collected.wait_for(2)
     assert all(isinstance(result, Unavailable) for result in results.values())
-    gate.open.set()
+    hanging.open.set()
     engine._thread.join(PATIENCE_S)
     assert len(collected.outcomes) == 2
 
