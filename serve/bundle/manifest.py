@@ -84,8 +84,9 @@ class Table(Frozen):
 
     file: str
     buckets: Annotated[int, Field(gt=0, le=2**24)]
-    bias: tuple[float, ...]
-    temperature: PositiveFloat = 1.0
+    # Bounded, because the server computes in float32.
+    bias: tuple[Annotated[float, Field(ge=-1e6, le=1e6)], ...]
+    temperature: Annotated[float, Field(ge=0.01, le=100)] = 1.0
 
 
 class TrainedFor(Frozen):

@@ -35,6 +35,8 @@ def test_a_bundle_has_its_table_and_layer_0(bundle_copy: Copy) -> None:
         (None, {"bias": [0.0]}, "table.bias must have 3 numbers, one per label"),
         (None, {"file": "other.npy"}, "no sha256 for other.npy"),
         (None, {"temperature": 0}, "table.temperature"),
+        (None, {"temperature": 1e-320}, "table.temperature"),
+        (None, {"bias": [1e300, 0.0, 0.0]}, "table.bias"),
     ],
 )
 def test_a_wrong_table_is_refused(
