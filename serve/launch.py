@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from serve.bundle.loader import Bundle, load_bundles
 from serve.bundle.pins import pins_of
 from serve.classifier.exit_choice import choose_exits
 from serve.cluster.deployment_options import LocalReplicas
-from serve.config import ServerConfig
+from serve.config import ServerConfig, stop_signals
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
 from serve.http.listener import (
@@ -76,6 +77,9 @@ def launch(wanted: Launch, standalone: bool) -> None:
     with logging_to(output, config.log_level) as log:
         _launch(wanted, standalone, announcer, output)
         log.flush()
+        # Python ends with the system's own handlers, by which a late signal would kill it.
+        for number in stop_signals():
+            signal.signal(number, signal.SIG_IGN)
         announcer.say("stopped")
 
 

@@ -21,6 +21,7 @@ from tests.serve.support.server_process import (
     run_offramp,
     statuses_of_requests_in_flight_at,
 )
+from tests.support.patience import until
 
 StartProcess = Callable[..., ServerProcess]
 
@@ -186,5 +187,8 @@ def test_several_bundles_are_served_and_an_idle_server_stops_at_once(
     assert [m["name"] for m in server.http.get("/v1/models").json()["models"]] == ["one", "two"]
     assert {m["precision"] for m in server.http.get("/v1/models").json()["models"]} == {"fp32"}
     process.send(signal.SIGINT)
+    until(lambda: "stopped" in process.output)
+    while process.status(0.001) is None:
+        process.send(signal.SIGINT)  # an impatient hand changes nothing any more
     assert process.exit_status() == 0
     assert not process.left()
