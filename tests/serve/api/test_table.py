@@ -141,23 +141,25 @@ def test_every_answer_is_counted_where_it_left(tabled: LiveServer) -> None:
     assert (zero, bucket, ran, saved) == (2, 2, sum(left), 3 * DEPTH - sum(left))
 
 
-def test_audits_compare_what_left_there(changed: LiveServer) -> None:
-    policy = {"default": RULE, "audit": {"share": 1}}
-    assert changed.put_policy(policy).status_code == 200
-    full = changed.answer(SURE_TEXT, exit=NEVER)["results"][0]["label"]
+def test_audits_compare_what_left_there(folder: Path) -> None:
+    # A server of its own: what other tests have asked may have been drawn for audits too.
+    with serving_bundles(folder) as server:
+        policy = {"default": RULE, "audit": {"share": 1}}
+        assert server.put_policy(policy).status_code == 200
+        full = server.answer(SURE_TEXT, exit=NEVER)["results"][0]["label"]
 
-    def exits() -> dict[str, Any]:
-        report = changed.http.get("/v1/models/tiny/quality").json()
-        found: dict[str, Any] = report["profiles"]["default"]["exits"]
-        return found
+        def exits() -> dict[str, Any]:
+            report = server.http.get("/v1/models/tiny/quality").json()
+            found: dict[str, Any] = report["profiles"]["default"]["exits"]
+            return found
 
-    changed.answer(SURE_TEXT)
-    until(lambda: "0" in exits())
-    assert exits()["0"]["differences"] == int(full != "positive")
-    found = changed.http.post(f"{PATH}/dry-run", json={"policy": {"default": NEVER}})
-    assert found.status_code == 200, found.text
-    sides = found.json()["profiles"]["default"]
-    assert [sides[when]["live"]["layers"] for when in ("before", "after")] == [0, DEPTH]
+        server.answer(SURE_TEXT)
+        until(lambda: "0" in exits())
+        assert exits()["0"]["differences"] == int(full != "positive")
+        found = server.http.post(f"{PATH}/dry-run", json={"policy": {"default": NEVER}})
+        assert found.status_code == 200, found.text
+        sides = found.json()["profiles"]["default"]
+        assert [sides[when]["live"]["layers"] for when in ("before", "after")] == [0, DEPTH]
 
 
 def test_arms_of_a_rollout_count_what_left_there(folder: Path) -> None:
