@@ -87,4 +87,6 @@ def _unfit(
         return "they are of other weights"
     if ladder.table not in (None, table):
         return "they are of another table"
+    if ladder.small is not None:
+        return "they are of a small model in front, which `offramp calibrate --small` adds"
     return None

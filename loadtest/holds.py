@@ -53,23 +53,24 @@ def drawn(texts: Recorded, delta: float, draw: np.random.Generator) -> dict[floa
     left = texts.of(others)
     tried = Tried.of(path, left, losses_of(left, None))
     ends = certify(tried.of_texts(np.arange(num_certifying)), delta).ends
-    losses, layers = tried.of_each("disagreement"), np.array(tried.layers)[tried.exits]
+    losses, layers = tried.of_each("disagreement"), tried.layers
+    before = tried.exits < texts.traits.num_before
     found = {}
     for epsilon in EPSILONS:
         at = ends["disagreement", epsilon] - 1
         if at < 0:
-            found[epsilon] = Kept(float(tried.layers[-1]), 0.0, 0.0, 0.0)
+            found[epsilon] = Kept(float(tried.depth), 0.0, 0.0, 0.0)
             continue
         lost, run = losses[at], layers[at]
-        means = (run, lost, lost[num_certifying:], run == 0)
+        means = (run, lost, lost[num_certifying:], before[at])
         found[epsilon] = Kept(*(float(each.mean()) for each in means))
     return found
 
 
 def _rows(texts: Recorded, options: argparse.Namespace, console: Console) -> Iterator[list[object]]:
     kinds = {"exits": texts.of_exits}
-    if texts.traits.table_temperature is not None:
-        kinds["table and exits"] = texts
+    if texts.traits.num_before:
+        kinds["what is before, and exits"] = texts
     for kind, own in kinds.items():
         draw, found = np.random.default_rng(0), []  # the same draws for both
         with progress(console, kind, options.draws) as advance:

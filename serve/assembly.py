@@ -28,7 +28,7 @@ from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidBundle, InvalidRequest, LoadFailed, OfframpError, Unavailable
 from serve.http.settings import ConnectionState
 from serve.logs import fields
-from serve.metrics.metrics import Metrics
+from serve.metrics.metrics import Metrics, in_front
 from serve.policy.model_set import ServedBundle, same_deployment
 from serve.policy.store import Store
 from serve.runtime.placement import place
@@ -118,7 +118,11 @@ class Assembly:
 
     def _open(self, bundle: Bundle) -> Classifier:
         observer = self.metrics.observer(bundle.name, bundle.manifest.traits)
-        classifier = Classifier(bundle, self._options, self._store, observer, self._pool)
+        of_small = None
+        if bundle.small:
+            small = bundle.small.manifest.traits.bare
+            of_small = self.metrics.observer(in_front(bundle.name), small)
+        classifier = Classifier(bundle, self._options, self._store, observer, self._pool, of_small)
         check_unchanged(bundle)
         log.info(
             "model loaded",

@@ -15,6 +15,7 @@ from models.quality.model import fitting_original
 from models.quality.source import BundleSource, Source, TorchSource
 from serve.bundle.loader import MANIFEST, Bundle, load_bundle
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.small_exits import OpenSmall, open_small
 from serve.classifier.table_exit import TableExit
 from serve.classifier.variant import serve_ladder, variant_shape
 from serve.engine.runner import ModelRunner
@@ -48,6 +49,7 @@ class OpenModel:
         width: of the hidden states.
         identity: the hash of what answers.
         table: answers before the first layer; None if the model has no table.
+        small: the small model in front; None without one.
         scores: maps the scores of early exits to full depth's.
         flops: of its modules; None where they are not at hand.
     """
@@ -59,6 +61,7 @@ class OpenModel:
     width: int
     identity: str
     table: TableExit | None
+    small: OpenSmall | None
     scores: ScoreMap
     flops: ModuleFlops | None
 
@@ -98,7 +101,8 @@ def _of_bundle(
     loaded = fitting_original(bundle, original) if original else None
     runner = build_runner(bundle, placement, available_threads())
     shape = variant_shape(bundle, placement.precision)
-    ladder = serve_ladder(bundle, placement.precision, runner, shape)
+    small = open_small(bundle, placement, available_threads())
+    ladder = serve_ladder(bundle, placement.precision, runner, shape, small)
     chosen = AppliedPolicy(bundle.manifest.policy, ladder).exit_for(exit_)
     _tell(chosen)
     source = BundleSource(bundle, placement, chosen.settings.special_tokens == "text")
@@ -110,6 +114,7 @@ def _of_bundle(
         width=bundle.manifest.width,
         identity=f"{bundle.sha256} {placement.precision}",
         table=TableExit(source.table, shape.traits) if source.table else None,
+        small=small,
         scores=ScoreMap.of(shape.traits),
         flops=_flops(loaded) if loaded else None,
     )
@@ -133,6 +138,7 @@ def _of_checkpoint(folder: Path, loaded: LoadedCheckpoint, exit_: ExitChoice | N
         width=model.config.hidden_size,
         identity=source.sha256,
         table=None,
+        small=None,
         scores=ScoreMap(None),
         flops=_flops(loaded),
     )

@@ -9,10 +9,13 @@ import numpy as np
 from models.errors import TrainingFailed
 from models.prediction.opening import OpenModel
 from models.quality.costs import MFLOPS
+from serve.classifier.small_exits import SmallExits, SmallRow
 from serve.dialects.v1.answer import LabelOutput, RegressionOutput, TaskOutput, TokenOutput
 from serve.engine.core import EngineCore
 from serve.engine.row import Answer, Row
+from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
+from serve.engine.shape import ModelShape
 from serve.errors import InvalidRequest, OfframpError
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.tokenizer import Text, Tokens
@@ -43,9 +46,8 @@ class Predictor:
         """Take a model; its runner is used by this object alone."""
         self._model = model
         # A clock that stands still: batches then depend on the texts alone, and so do answers.
-        self._core = EngineCore(
-            model.runner, model.shape, BatchLimits(), lambda: 0.0, lambda stats: None
-        )
+        self._core = _core(model.runner, model.shape)
+        self._small_core = model.small and _core(model.small.runner, model.small.exits.shape)
         self._output = _output(model)
 
     def predict(self, texts: Sequence[Text], first: int = 0) -> list[Prediction]:
@@ -71,6 +73,7 @@ class Predictor:
                 )
                 for place, t in enumerate(tokens)
             ],
+            texts,
             first,
         )
         results = self._output.results([model.scores.answer(a) for a in answers], tokens)
@@ -78,8 +81,9 @@ class Predictor:
         exits = np.array([a.exit_index for a in answers])
         mflops: list[float | None] = [None] * len(texts)
         if model.flops:
-            costs = model.flops.by_exit(lengths, model.shape.exits)[MFLOPS].after_table()
-            mflops = costs.of(exits + costs.before, model.rule).tolist()
+            before = model.shape.traits.num_before
+            costs = model.flops.by_exit(lengths, model.shape.exits)[MFLOPS].after(before)
+            mflops = costs.of(exits + before, model.rule).tolist()
         layers = map(model.shape.traits.layer_of, exits.tolist())
         asked = [self._asked(index) for index in exits.tolist()]
         return list(map(Prediction, results, layers, asked, lengths.tolist(), mflops))
@@ -93,14 +97,16 @@ class Predictor:
             said = place.sub(lambda found: f"text {first + int(found[1])}", str(error))
             raise TrainingFailed(said) from None
 
-    def _answers(self, rows: list[Row], first: int) -> list[Answer]:
+    def _answers(self, rows: list[Row], texts: Sequence[Text], first: int) -> list[Answer]:
         found: dict[int, Answer | OfframpError] = {}
         if self._model.table:
             at_table = ((row.tag, self._model.table.answer(row)) for row in rows)
             found = {place: answer for place, answer in at_table if answer}
-        self._core.add([row for row in rows if row.tag not in found])
-        while self._core:
-            found |= {outcome.row.tag: outcome.result for outcome in self._core.step()}
+        further = [row for row in rows if row.tag not in found]
+        if self._model.small and self._model.rule.small is not None:
+            found |= self._in_front(self._model.small.exits, further, texts)
+            further = [row for row in further if row.tag not in found]
+        found |= _run(self._core, further)
         answers = []
         for place in range(len(rows)):
             answer = found[place]
@@ -109,9 +115,42 @@ class Predictor:
             answers.append(answer)
         return answers
 
+    def _in_front(
+        self, exits: SmallExits, rows: Sequence[Row], texts: Sequence[Text]
+    ) -> dict[int, Answer | OfframpError]:
+        """Return what the small model answers, by place."""
+        tokens = exits.read([texts[row.tag] for row in rows], self._model.source.plain)
+        first: dict[int, SmallRow] = {}
+        for row, own in zip(rows, tokens, strict=True):
+            if own:
+                row.in_front = own.input_ids, own.token_type_ids
+                first[row.tag] = SmallRow(row, exits)
+                first[row.tag].admitted_s = 0.0
+        assert self._small_core is not None
+        found: dict[int, Answer | OfframpError] = {}
+        for place, result in _run(self._small_core, [*first.values()]).items():
+            if not isinstance(result, Answer):
+                found[place] = result
+            elif answer := exits.answer(first[place], result):
+                found[place] = answer
+        return found
+
     def _asked(self, exit_index: int) -> tuple[int, ...]:
         heard = min(self._model.rule.first_heard, exit_index)
         return self._model.shape.exits[heard : exit_index + 1]
+
+
+def _core(runner: ModelRunner, shape: ModelShape) -> EngineCore:
+    return EngineCore(runner, shape, BatchLimits(), lambda: 0.0, lambda stats: None)
+
+
+def _run(core: EngineCore, rows: Sequence[Row]) -> dict[int, Answer | OfframpError]:
+    """Return the outcome of every row, by its tag."""
+    found: dict[int, Answer | OfframpError] = {}
+    core.add(rows)
+    while core:
+        found |= {outcome.row.tag: outcome.result for outcome in core.step()}
+    return found
 
 
 def _output(model: OpenModel) -> TaskOutput:

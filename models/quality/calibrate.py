@@ -19,7 +19,7 @@ from models.quality.certify import Certified, certify, rungs, with_rungs_beside
 from models.quality.data import LabelledText, TextFile, distinct, read_file, split, texts_in
 from models.quality.flag import certify_flag
 from models.quality.losses import losses_of, scale_of
-from models.quality.paths import Tried, find_path, without_table
+from models.quality.paths import Tried, find_path, of_exits
 from models.quality.recorded import Recorded, recorded
 from models.quality.reference import ReferenceAnswers, open_reference
 from models.quality.source import BundleSource
@@ -171,8 +171,8 @@ def certify_variant(
     certified, once, decisions_once = certify(tried, job.delta, job.repeats), None, None
     if job.repeats == "count" and len(firsts := sample.firsts) < sample.num_certifying:
         once = certify(tried.of_texts(firsts), job.delta, "once")
-    found, alone = rungs(certified), without_table(path)
-    if alone:  # for requests that may not leave at the table
+    found, alone = rungs(certified), of_exits(path)
+    if alone:  # for requests that may not leave before the first layer
         other = certify(Tried.of(alone, certifying, losses), job.delta, job.repeats)
         found = with_rungs_beside(certified, other)
     decisions = []
@@ -189,6 +189,7 @@ def certify_variant(
         weights=source.sha256,
         exits=manifest.exit_layers,
         table=manifest.files[manifest.table.file] if manifest.table else None,
+        small=manifest.small,
         temperatures=path.temperatures,
         score_temperatures=scores,
         data=sample.data,
@@ -251,8 +252,11 @@ def _check_once(files: Sequence[TextFile]) -> None:
 
 
 def _check(job: CalibrationJob, bundle: Bundle) -> None:
-    if len(bundle.manifest.exits) < 2:
-        raise TrainingFailed(f"{bundle.name} has a single exit: no text can leave early")
+    if len(bundle.manifest.traits.layers) < 2:
+        raise TrainingFailed(
+            f"{bundle.name} has a single exit: no text can leave early; `--small` puts a small "
+            "model in front of it"
+        )
     check_writable(bundle.folder, TrainingFailed)
     if job.model:
         check_writable(job.model, TrainingFailed)

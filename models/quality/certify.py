@@ -101,18 +101,23 @@ def rungs(certified: Certified) -> tuple[Rung, ...]:
     They are the ends of what is certified, and even steps down to the fastest rule.
     """
     tried = certified.tried
-    never = (*[0.0] * (len(tried.layers) - 1), 1.0)
+    never = (*[0.0] * (len(tried.traits.layers) - 1), 1.0)
     # The ends of scores would only make the ladder longer: no target asks for them.
     asked = ("disagreement", "metric", "reference")
     ends = {end for (loss, _), end in certified.ends.items() if loss in asked}
     wanted = {end - 1 for end in ends if end > 0} | _steps(tried)
     # Of rules by which texts run equally many layers, the last is certified if any is.
-    by_layers = {float(tried.mean_layers[index]): index for index in sorted(wanted)}
-    by_layers.pop(float(tried.layers[-1]), None)
+    mean_layers = tried.mean_layers.tolist()
+    by_layers = {mean_layers[index]: index for index in sorted(wanted)}
     first = Rung(
         rule=NeverRule(), exit_shares=never, disagreement=0, **_from_reference(certified, _NEVER)
     )
-    return (first, *(_rung(certified, index) for index in by_layers.values()))
+    found, fewest = [first], float(tried.depth)
+    for layers, index in sorted(by_layers.items(), key=lambda each: each[1]):
+        if layers < fewest:  # a small model in front may take more than it saves
+            fewest = layers
+            found.append(_rung(certified, index))
+    return tuple(found)
 
 
 def with_rungs_beside(certified: Certified, other: Certified) -> tuple[Rung, ...]:
@@ -121,14 +126,14 @@ def with_rungs_beside(certified: Certified, other: Certified) -> tuple[Rung, ...
     Either path may be wrong with probability delta. So that to have both is no second chance, a
     rung of the other is left out where it is faster than those that promise as much.
     """
-    layers, own = np.array(certified.tried.layers), rungs(certified)
+    traits, own = certified.tried.traits, rungs(certified)
 
     def mean_layers(rung: Rung) -> float:
-        return float(layers @ rung.exit_shares)
+        return float(np.dot(traits.layers_taken(rung.rule), rung.exit_shares))
 
     def promised(certificate: Certificate) -> float:
         kept = (mean_layers(rung) for rung in own if _promises(rung, certificate))
-        return min(kept, default=float(layers[-1]))
+        return min(kept, default=float(traits.exits[-1]))
 
     known = {rung.rule for rung in own}
     fresh = [
@@ -148,15 +153,15 @@ def _promises(rung: Rung, certificate: Certificate) -> bool:
 def _steps(tried: Tried) -> set[int]:
     """Return the last rule, and the loosest that is not below each of some even steps of layers."""
     layers = tried.mean_layers
-    step = max(STEP_LAYERS, (tried.layers[-1] - layers[-1]) / MAX_STEPS)
-    goals = np.arange(tried.layers[-1] - step, layers[-1], -step)
+    step = max(STEP_LAYERS, (tried.depth - layers[-1]) / MAX_STEPS)
+    goals = np.arange(tried.depth - step, layers[-1], -step)
     return {len(layers) - 1, *(int(np.flatnonzero(layers <= goal)[0]) for goal in goals)}
 
 
 def _rung(certified: Certified, index: int) -> Rung:
     tried = certified.tried
     exits = tried.exits[index]
-    shares = np.bincount(exits, minlength=len(tried.layers)) / len(exits)
+    shares = np.bincount(exits, minlength=len(tried.traits.layers)) / len(exits)
     own = [certified.certificate(x, index) for x in certified.losses if x not in OF_REFERENCE]
     found = _from_reference(certified, index)
     found["certificates"] = (*filter(None, own), *found.get("certificates", ()))

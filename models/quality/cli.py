@@ -77,6 +77,14 @@ def calibrate(
             **_FILE,
         ),
     ] = None,
+    small: Annotated[
+        Path | None,
+        typer.Option(
+            help="Bundle of a small model with the same labels, which is first put in front: texts "
+            "that it is sure of never reach this one.",
+            **_FOLDER,
+        ),
+    ] = None,
     unlabelled: Annotated[
         bool,
         typer.Option("--unlabelled", help="Ignore labels: certify agreement with full depth only."),
@@ -127,6 +135,7 @@ def calibrate(
     Some texts choose the rules, others certify them. What the bundle serves changes when the
     server next starts.
     """
+    from models.cascade.add import add_small
     from models.quality.calibrate import CalibrationJob
     from models.quality.calibrate import calibrate as run
     from models.quality.summary import next_command, outcome, screen, served
@@ -154,6 +163,8 @@ def calibrate(
     done = []
     try:
         with notes_to(errors):
+            if small:
+                add_small(bundle, small)
             if table:
                 add_table(bundle, table, errors, job.columns)
             for found in run(job, errors):

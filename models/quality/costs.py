@@ -22,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from models.multi_exit import MultiExitModel
 from serve.classifier.exit_costs import ExitCosts
 from serve.rules import CompiledRule
+from serve.rules.traits import Traits
 
 LAYERS, MS, MFLOPS, MFLOPS_LINEAR = "layers", "ms", "mflops", "mflops_linear"
 
@@ -37,17 +38,18 @@ class RowCost(NamedTuple):
     Attributes:
         run: (layers, rows) running on to the exit, without what is asked there.
         asked: (layers, rows) asking the exit: its head and what reads it.
-        before: how many of these layers are before the first exit: 1 of a model with a table.
+        before: how many of these layers are before the first exit.
     """
 
     run: NDArray[np.float64]
     asked: NDArray[np.float64]
     before: int = 0
 
-    def after_table(self) -> "RowCost":
-        """Return the costs with those of a table, which are nothing, before them."""
-        run, asked = (np.concatenate([0 * each[:1], each]) for each in (self.run, self.asked))
-        return RowCost(run, asked, 1)
+    def after(self, num_before: int) -> "RowCost":
+        """Return the costs with those of places before the first layer, which are nothing."""
+        none = np.zeros((num_before, self.run.shape[1]))
+        run, asked = (np.concatenate([none, each]) for each in (self.run, self.asked))
+        return RowCost(run, asked, num_before)
 
     def of(self, exits: NDArray[np.intp], rule: CompiledRule) -> NDArray[np.float64]:
         """Return (rows,) what rows cost that leave at these places in `Traits.layers` by a rule.
@@ -61,6 +63,16 @@ class RowCost(NamedTuple):
         return run + asked_to[exits + 1, each] - before
 
 
+class LayerCost(NamedTuple):
+    """Layers that texts run, those of a small model in front at what they cost."""
+
+    traits: Traits
+
+    def of(self, exits: NDArray[np.intp], rule: CompiledRule) -> NDArray[np.float64]:
+        """Return (rows,) what each row costs, as `RowCost` does."""
+        return np.array(self.traits.layers_taken(rule.rule), np.float64)[exits]
+
+
 class TimeCost(NamedTuple):
     """Milliseconds of a lone text of the data's mean length, as the server expects them."""
 
@@ -72,7 +84,7 @@ class TimeCost(NamedTuple):
 
 
 # By unit, as far as they are known.
-Cost: TypeAlias = RowCost | TimeCost
+Cost: TypeAlias = RowCost | LayerCost | TimeCost
 Costs: TypeAlias = Mapping[str, Cost]
 
 

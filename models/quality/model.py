@@ -18,6 +18,7 @@ from models.quality.costs import (
     MS,
     Cost,
     Costs,
+    LayerCost,
     RowCost,
     TimeCost,
     flops_by_exit,
@@ -27,8 +28,8 @@ from models.quality.costs import (
 from models.quality.source import BundleSource, Source, TorchSource
 from serve.bundle.loader import MANIFEST, Bundle, load_bundle
 from serve.bundle.manifest import Precision, TrainedFor
-from serve.classifier.exit_costs import measure_exit_costs
-from serve.classifier.variant import model_shape
+from serve.classifier.small_exits import open_small
+from serve.classifier.variant import model_shape, variant_costs
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.ladder import Ladder
 from serve.policy.profile import RuleOrTarget
@@ -141,17 +142,17 @@ def _variant(
     """Return a bundle in one precision; its operations are counted of what it was exported from."""
     manifest, precision = bundle.manifest, placement.precision
     exits = manifest.exit_layers
+    counted = original and not manifest.small  # of a small model there is no original here
 
     def costs(num_tokens: NDArray[np.intp]) -> Costs:
         known: dict[str, Cost] = {
-            LAYERS: layer_costs(exits, len(num_tokens)),
+            LAYERS: LayerCost(manifest.traits),
             MS: _times(bundle, placement, num_tokens),
         }
-        if original:
+        if original and counted:
             known |= flops_by_exit(original.model, num_tokens, exits)
-        if manifest.table:
-            known |= {u: c.after_table() for u, c in known.items() if isinstance(c, RowCost)}
-        return known
+        before = manifest.traits.num_before
+        return known | {u: c.after(before) for u, c in known.items() if isinstance(c, RowCost)}
 
     return Model(
         name=f"{name} {precision}",
@@ -163,7 +164,7 @@ def _variant(
         policy=manifest.policy,
         ladder=bundle.ladder(precision),
         num_parameters=num_parameters(original.model) if original else None,
-        unknown={} if original else dict.fromkeys((MFLOPS, MFLOPS_LINEAR), _NOT_COUNTED),
+        unknown={} if counted else dict.fromkeys((MFLOPS, MFLOPS_LINEAR), _NOT_COUNTED),
     )
 
 
@@ -171,7 +172,8 @@ def _times(bundle: Bundle, placement: Placement, num_tokens: NDArray[np.intp]) -
     runner = build_runner(bundle, placement, available_threads())
     shape = model_shape(bundle.manifest)
     mean_tokens = round(float(num_tokens.mean()))
-    return TimeCost(measure_exit_costs(runner, shape, mean_tokens, bundle.read_table()))
+    small = open_small(bundle, placement, available_threads())
+    return TimeCost(variant_costs(bundle, runner, shape, mean_tokens, small))
 
 
 def _checkpoint(folder: Path, name: str) -> Model:

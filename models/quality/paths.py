@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ SIMPLER_LAYERS = 0.02
 # Every so many rules of a path are tried.
 STRIDE = 4
 
+# What a rule may look at before the first layer.
+BEFORE: Final = ("table", "small")
+
 _Reduce: TypeAlias = Literal["mean", "max"] | None
 
 
@@ -62,22 +65,22 @@ class Tried:
 
     Attributes:
         path: the rules.
-        exits: (rules, rows) where each text leaves, as a place in `layers`.
+        exits: (rules, rows) where each text leaves, as a place in `Traits.layers`.
         losses: of the texts.
-        layers: where texts can leave: `Traits.layers`.
+        traits: the model.
     """
 
     path: RulePath
     exits: NDArray[np.intp]
     losses: Losses
-    layers: tuple[int, ...]
+    traits: Traits
 
     @classmethod
     def of(cls, path: RulePath, recorded: Recorded, losses: Losses) -> "Tried":
         """Try every rule of a path on texts."""
         recorded = replace(recorded, temperatures=path.temperatures)
         exits = np.stack([recorded.taken(rule).exits for rule in path.rules])
-        return cls(path, exits, losses, recorded.traits.layers)
+        return cls(path, exits, losses, recorded.traits)
 
     def of_texts(self, rows: NDArray[np.intp]) -> "Tried":
         """Return what the rules make of some of the texts."""
@@ -86,9 +89,20 @@ class Tried:
         return replace(self, exits=self.exits[:, rows], losses=losses)
 
     @property
+    def depth(self) -> int:
+        """The model's layers."""
+        return self.traits.exits[-1]
+
+    @property
+    def layers(self) -> NDArray[np.float64]:
+        """(rules, rows) layers that each text takes, see `Traits.layers_taken`."""
+        taken = np.array([self.traits.layers_taken(rule) for rule in self.path.rules], np.float64)
+        return np.take_along_axis(taken, self.exits, axis=1)
+
+    @property
     def mean_layers(self) -> NDArray[np.float64]:
-        """(rules,) layers that texts run in the mean."""
-        mean: NDArray[np.float64] = np.array(self.layers)[self.exits].mean(axis=1)
+        """(rules,) layers that texts take in the mean."""
+        mean: NDArray[np.float64] = self.layers.mean(axis=1)
         return mean
 
     def at_full_depth(self, loss: Loss) -> float:
@@ -120,13 +134,15 @@ def find_path(tuning: Recorded, scale: Scale | None, num_certifying: int, delta:
     paths = candidate_paths(tuning.traits, fit_temperatures(tuning), scale.spread if scale else 0.0)
     losses = losses_of(tuning, scale)
     best = choose_path(paths, tuning, losses, num_certifying, delta)
-    if tuning.traits.table_temperature is None:
+    there = tuning.traits.table_temperature, tuning.traits.small
+    firsts = [name for name, found in zip(BEFORE, there, strict=True) if found is not None]
+    if not firsts:
         return best
-    # A rule with `min_layer` looks at no table.
+    # A rule with `min_layer` looks at nothing before the first layer.
     looks = [path for path in paths if not any(rule.min_layer for rule in path.rules)]
     exits = choose_path(looks, tuning, losses, num_certifying, delta)
-    paired = with_table(exits, tuning, losses)
-    return choose_path([best, paired], tuning, losses, num_certifying, delta)
+    paired = [with_first(exits, tuning, losses, first) for first in firsts]
+    return choose_path([best, *paired], tuning, losses, num_certifying, delta)
 
 
 def choose_path(
@@ -149,36 +165,40 @@ def choose_path(
     return best
 
 
-def without_table(path: RulePath) -> RulePath | None:
-    """Return the rules of a path with a table for models that look at none; None of others."""
-    if all(rule.table is None for rule in path.rules):
+def of_exits(path: RulePath) -> RulePath | None:
+    """Return the rules of a path that looks before the first layer, for those who may not look.
+
+    None of others.
+    """
+    if not any(rule.looks_before for rule in path.rules):
         return None
-    rules = (rule.model_copy(update={"table": None}) for rule in path.rules)
+    rules = (rule.model_copy(update=dict.fromkeys(BEFORE)) for rule in path.rules)
     return path._replace(rules=tuple(dict.fromkeys(rules)))
 
 
-def with_table(path: RulePath, tuning: Recorded, losses: Losses) -> RulePath:
-    """Return a path of pairs: of its rules, and of thresholds for the table before the first layer.
+def with_first(path: RulePath, tuning: Recorded, losses: Losses, first: str) -> RulePath:
+    """Return a path of pairs: of its rules, and of thresholds for what is before the first layer.
 
     Args:
         path: of rules without `min_layer`.
-        tuning: of a model with a table.
+        tuning: of a model with such a place before the first layer.
         losses: of these texts.
+        first: one of `BEFORE`.
     """
     traits = tuning.traits
     thresholds = [None, *_confidences(num_choices(traits))]
-    rules: list[Rule] = [NeverRule(table=each) for each in thresholds]
-    tables = Tried.of(RulePath((*rules,), path.temperatures), tuning, losses)
-    exits, layers = Tried.of(path, tuning, losses), np.array(tuning.traits.layers, np.float64)
-    leaves = tables.exits == 0
+    rules: list[Rule] = [NeverRule.model_validate({first: each}) for each in thresholds]
+    judged = Tried.of(RulePath((*rules,), path.temperatures), tuning, losses)
+    exits, leaves = Tried.of(path, tuning, losses), judged.exits < traits.num_before
+    # What goes on has taken what full depth takes more than its layers.
+    taken = judged.layers - np.where(leaves, 0, traits.exits[-1])
     found = pairs(
-        Judge(tables.of_each("disagreement"), np.zeros(leaves.shape), leaves),
-        Judge(exits.of_each("disagreement"), layers[exits.exits]),
+        Judge(judged.of_each("disagreement"), taken, leaves),
+        Judge(exits.of_each("disagreement"), exits.layers),
     )
     return path._replace(
         rules=tuple(
-            path.rules[rule].model_copy(update={"table": thresholds[table]})
-            for table, rule in found
+            path.rules[rule].model_copy(update={first: thresholds[place]}) for place, rule in found
         )
     )
 
@@ -203,11 +223,13 @@ def candidate_paths(
     """Return a path of every family and every exit to begin at, the simplest first.
 
     Args:
-        traits: of the model, with the active exits; two exits or more.
+        traits: of the model, with the active exits.
         temperatures: fitted, one per exit.
         spread: of a regression, the standard deviation of full depth's values.
     """
     ones = (1.0,) * len(traits.exits)
+    if len(ones) == 1:  # all that leaves early leaves before the first layer
+        return [RulePath((NeverRule(),), ones)]
     paths = [
         RulePath(
             _rules(family, at, traits.exits), temperatures if family.reads_confidence else ones

@@ -13,6 +13,7 @@ from models.quality.summary import shortage
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
 from serve.classifier.exit_costs import MOST_NOISE
+from serve.classifier.small_exits import open_small
 from serve.classifier.variant import for_operators, serve_ladder, variant_shape
 from serve.policy.flag import AnyFlag, thresholds
 from serve.policy.ladder import Certificate, Ladder, Loss, Rung
@@ -64,7 +65,8 @@ def recommend(
     certified = bundle.ladder(placement.precision)
     shape = variant_shape(bundle, placement.precision)
     runner = build_runner(bundle, placement, available_threads())
-    ladder = serve_ladder(bundle, placement.precision, runner, shape)
+    small = open_small(bundle, placement, available_threads())
+    ladder = serve_ladder(bundle, placement.precision, runner, shape, small)
     ladder = ladder.deciding(flag) if flag else ladder
     rungs = ladder.rungs(bundle.manifest.policy.limits)
     found = resolve(target, rungs)
@@ -237,9 +239,9 @@ def _texts_needed(
     """Yield faster rungs, and how many texts certify each and all before it, from safe to fast."""
     delta = next((c.delta for rung in ladder.rungs for c in rung.certificates), 0.05)
     binary = loss in ("disagreement", "reference") or ladder.tolerance is None
-    most, with_table = 0, any(rung.rule.table is not None for rung in ladder.rungs)
+    most, before = 0, any(rung.rule.looks_before for rung in ladder.rungs)
     for rung in ladder.rungs:
-        if with_table and rung.rule.table is None:  # another path, for those who use no table
+        if before and not rung.rule.looks_before:  # another path, for those who use the exits alone
             continue
         if rung.full_depth or ladder.mean_layers(rung) >= layers - 1e-9:
             continue

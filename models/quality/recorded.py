@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from models.data.alignment import IGNORED, tag_tokens
 from models.data.examples import Example, Target
 from models.quality.answers import read_answers, right_answers
-from models.quality.source import Source
+from models.quality.source import BundleSource, Source
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.small_exits import label_order
 from serve.engine.runner import StepOutput
 from serve.rules.replay import Logits, Recording, Taken
 from serve.rules.signals import decisions, probabilities
@@ -56,11 +57,8 @@ class Recorded(Recording):
 
     @property
     def of_exits(self) -> Self:
-        """What the exits said, without the table before them."""
-        before, scores = self.traits.num_before, self.traits.score_temperatures
-        scores = scores and scores[before:]
-        traits = replace(self.traits, table_temperature=None, score_temperatures=scores)
-        return replace(self, traits=traits, logits=self.logits[before:])
+        """What the exits said, without what is before them."""
+        return replace(self, traits=self.traits.bare, logits=self.logits[self.traits.num_before :])
 
     @cached_property
     def answers(self) -> Ids | None:
@@ -138,6 +136,9 @@ def recorded(
     found = _empty(source, tokens, None if labels is None else _gold(source, texts, labels, tokens))
     if source.table:
         found.logits[0] = source.table.of_texts([each.input_ids for each in tokens])
+    if source.small:
+        first = source.traits.num_before - len(source.small.traits.exits)
+        found.logits[first : source.traits.num_before] = _in_front(source, source.small, texts)
     _run(source, tokens, found, advance)
     return found
 
@@ -147,6 +148,16 @@ def full_depth(source: Source, tokens: Sequence[Tokens], advance: Callable[[int]
     found = _empty(source, tokens, None)
     _run(source, tokens, found, advance)
     return found.logits[-1]
+
+
+def _in_front(large: Source, small: BundleSource, texts: Sequence[Text]) -> Logits:
+    """Return what every exit of the small model says; NaN of texts that are long for it."""
+    tokens = small.read(texts)
+    found = _empty(small, tokens, None)
+    _run(small, tokens, found, lambda rows: None)
+    logits = found.of_exits.logits[..., label_order(small.traits.labels, large.traits.labels)]
+    logits[:, found.num_tokens >= small.max_tokens] = np.nan
+    return logits
 
 
 def _run(

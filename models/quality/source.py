@@ -37,16 +37,19 @@ class BundleSource:
         max_tokens: longer texts are cut.
         tokenizer_path: a `tokenizer.json`.
         table: answers before the first layer; None if there is none.
+        small: the small model in front; None if there is none.
+        plain: whether special tokens in texts are read as characters.
     """
 
     def __init__(self, bundle: Bundle, placement: Placement, plain: bool = False) -> None:
         """Take a bundle; `plain` reads special tokens in texts as characters."""
         manifest = bundle.manifest
-        self.bundle, self.placement, self._plain = bundle, placement, plain
+        self.bundle, self.placement, self.plain = bundle, placement, plain
         self.traits, self.pad_id = bundle.traits(placement.precision), manifest.pad_id
         self.temperatures = bundle.temperatures(placement.precision)
         self.max_tokens, self.tokenizer_path = manifest.max_tokens, bundle.tokenizer_path
         self.table = bundle.read_table()
+        self.small = BundleSource(bundle.small, placement, plain) if bundle.small else None
 
     @property
     def sha256(self) -> str:
@@ -60,7 +63,7 @@ class BundleSource:
         Raises:
             InvalidRequest: a text has no tokens, or is a pair that the model does not take.
         """
-        return read_tokens(self.bundle, texts, self._plain)
+        return read_tokens(self.bundle, texts, self.plain)
 
     @contextmanager
     def running(self) -> Iterator[Run]:
@@ -81,10 +84,12 @@ class TorchSource:
     """A model on any device; its training mode is restored after a run.
 
     The tokenizer lies in a file for as long as the source is used. The attributes are those of
-    `BundleSource`; there is no table.
+    `BundleSource`; there is nothing before the first layer.
     """
 
     table: None = None
+    small: None = None
+    plain = False
 
     def __init__(self, model: MultiExitModel, tokenizer: str, max_tokens: int) -> None:
         folder = mkdtemp()

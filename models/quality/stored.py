@@ -25,7 +25,7 @@ from models.quality.recorded import Recorded
 from serve.bounded_file import read_file
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, MOST_BYTES, Bundle, sha256_of
-from serve.bundle.manifest import Manifest, Table
+from serve.bundle.manifest import Manifest
 from serve.bundle.recording import CERTIFYING, MOST_CERTIFYING_BYTES, certifying_files
 from serve.policy.document import Policy
 from serve.policy.ladder import OF_REFERENCE, Ladder
@@ -57,18 +57,28 @@ def store_policy(bundle: Bundle, policy: Policy) -> Bundle:
     return _stored(bundle, bundle.manifest.model_copy(update={"policy": policy}), {})
 
 
-def store_table(bundle: Bundle, table: Table, contents: Mapping[str, bytes]) -> Bundle:
-    """Write a table into a bundle, whose certificates with another table no longer hold."""
+def store_before(
+    bundle: Bundle, changed: Mapping[str, Any], contents: Mapping[str, bytes]
+) -> Bundle:
+    """Write what is before the first layer into a bundle.
+
+    Its certificates with another table, or another small model, no longer hold.
+
+    Args:
+        bundle: as it is on disk.
+        changed: the `table` or the `small` of its manifest.
+        contents: files by name, of those that are new.
+    """
     kept, files = [], dict(bundle.manifest.files)
     for ladder in bundle.calibration.ladders:
-        if ladder.table is None:
+        if all(getattr(ladder, name) is None for name in changed):
             kept.append(ladder)
         else:
             files = {n: h for n, h in files.items() if n not in certifying_files(ladder).values()}
     calibration = bundle.calibration.model_copy(update={"ladders": tuple(kept)})
     if calibration != bundle.calibration:
         contents = {**contents, CALIBRATION: as_file(calibration).encode()}
-    manifest = bundle.manifest.model_copy(update={"table": table, "files": files})
+    manifest = bundle.manifest.model_copy(update={**changed, "files": files})
     return _stored(replace(bundle, calibration=calibration), manifest, contents)
 
 
@@ -171,7 +181,8 @@ def _with_reference(ladder: Ladder, older: Ladder) -> Ladder:
 
 
 def _basis(ladder: Ladder) -> tuple[object, ...]:
-    return ladder.data, ladder.num_tuning, ladder.score_temperatures, ladder.table
+    before = ladder.table, ladder.small
+    return ladder.data, ladder.num_tuning, ladder.score_temperatures, *before
 
 
 def _variant(ladder: Ladder) -> tuple[str, int, tuple[int, ...], str]:
@@ -185,7 +196,8 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     Until then nothing has changed. Only a kill or a crash between two renames leaves some of the
     files new and others old, see `repair`.
     """
-    fresh = {name: folder / f".{name}.new" for name in contents}
+    places = {name: folder / name for name in contents}
+    fresh = {name: path.with_name(f".{path.name}.new") for name, path in places.items()}
     try:
         for name, path in fresh.items():
             with path.open("wb") as file:
@@ -194,7 +206,7 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
                 os.fsync(file.fileno())
         with _signals_deferred():
             for name, path in fresh.items():
-                rename(path, folder / name)
+                rename(path, places[name])
     finally:
         for path in fresh.values():
             path.unlink(missing_ok=True)

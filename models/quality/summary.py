@@ -174,7 +174,7 @@ def _layers(certified: Certified, loss: Loss) -> str:
     end, tried = certified.ends[loss, 0.01], certified.tried
     if end < 0:
         return "what no rule can"
-    return f"{tried.mean_layers[end - 1] if end else tried.layers[-1]:.2f} layers"
+    return f"{tried.mean_layers[end - 1] if end else tried.depth:.2f} layers"
 
 
 def _flag_layers(ladder: Ladder, decided: Decisions) -> float:

@@ -9,7 +9,7 @@ from models.data.columns import KNOWN, Columns
 from models.data.unlabelled import read_unlabelled
 from models.errors import TrainingFailed
 from models.quality.source import BundleSource
-from models.quality.stored import repair, store_table
+from models.quality.stored import repair, store_before
 from models.quality.trained import TRAINED, with_trained
 from models.staging import check_writable
 from models.table.files import TABLE, facts_of, rows_of
@@ -42,6 +42,6 @@ def add_table(
     learned = teach(source, source.read(texts), vocab_size, console)
     contents = {TABLE: rows_of(learned), TRAINED: with_trained(bundle, texts)}
     lost = [each for each in bundle.calibration.ladders if each.table]
-    store_table(bundle, facts_of(learned), contents)
+    store_before(bundle, {"table": facts_of(learned)}, contents)
     if lost:
         console.print("note: what was certified with the older table is gone", highlight=False)

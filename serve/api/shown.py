@@ -226,8 +226,12 @@ class ExitReport(SparseModel):
     """Where and why an input left."""
 
     layer: int = Field(
-        description="Transformer layers executed for this answer; 0 where the model's table "
-        "answered before the first."
+        description="Transformer layers executed for this answer; 0 where the model's table, or "
+        "the small model in front, answered before the first."
+    )
+    small_layer: int | None = Field(
+        default=None,
+        description="Only where the small model in front answered: the layer of its exit.",
     )
     answered_by: int = Field(
         description="The layer whose exit head gave the answer: the exit layer, unless the rule "
@@ -243,10 +247,16 @@ class ExitReport(SparseModel):
     )
 
 
+def exit_layer(traits: Traits, exit_index: int) -> dict[str, int]:
+    """Return the layer of an exit as JSON; of the small model in front, its own layer too."""
+    own = traits.small_layer(exit_index)
+    return {"layer": traits.layer_of(exit_index)} | ({} if own is None else {"small_layer": own})
+
+
 def exit_report(traits: Traits, answer: Answer) -> dict[str, Any]:
     """Return an `ExitReport` as JSON."""
     report = {
-        "layer": traits.layer_of(answer.exit_index),
+        **exit_layer(traits, answer.exit_index),
         "answered_by": traits.layer_of(answer.head_index),
         "layers": traits.exits[-1],
         "reason": answer.reason.label,

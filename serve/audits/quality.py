@@ -98,7 +98,9 @@ def policy_quality(live: Live, counts: AuditCounts, ladder: ServedLadder) -> Pol
         key, resolution = AuditKey(name, promise), live.applied.named[name].resolution
         expected: dict[int, float] = {}
         if resolution and ladder.certified:
-            expected = dict(zip(ladder.traits.layers, resolution.rung.exit_shares, strict=True))
+            places = zip(ladder.traits.layers, resolution.rung.exit_shares, strict=True)
+            for layer, share in places:
+                expected[layer] = expected.get(layer, 0.0) + share
         profiles[key] = profile_quality(key, counts.get(key), delta, expected)
     own = [key for key in counts if key.profile in (REQUEST, DEGRADED) and key.promise]
     own.sort(key=lambda key: -counts[key].audited)

@@ -18,7 +18,7 @@ from serve.errors import InvalidBundle, InvalidRequest, InvalidRule, Unavailable
 from serve.policy.ladder import Ladder, ScoreTemperatures
 from serve.rules.replay import Logits, Recording
 from serve.rules.table import NgramTable
-from serve.rules.traits import Traits
+from serve.rules.traits import Traits, listed
 from serve.validation import explain
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -43,6 +43,7 @@ class Bundle:
         calibration: figures of the same exits; empty if the bundle has none.
         written_s: when the manifest was written, in seconds since 1970.
         given: the absolute path that was given, which may be a link to the folder.
+        small: the small model in front; None without one.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Bundle:
     calibration: Calibration
     written_s: int = 0
     given: Path = Path()
+    small: "Bundle | None" = None
 
     def presenting(self, layers: Sequence[int]) -> "Bundle":
         """Return the bundle as if it had exits at these layers only.
@@ -118,10 +120,10 @@ class Bundle:
     def ladder(self, precision: Precision) -> Ladder | None:
         """Return the certified rules of a variant with the present exits; None if it has none."""
         stored = self._stored_ladder(precision)
-        return stored and stored.with_table(self._table_sha256)
+        return stored and stored.after(self._table_sha256, self.manifest.small)
 
     def _stored_ladder(self, precision: Precision) -> Ladder | None:
-        """Return the variant's certified rules; those may have been made without its table."""
+        """Return the variant's certified rules, perhaps made without its table or small model."""
         weights = self.manifest.files[self.manifest.variants[precision].weights]
         wanted = precision, weights, self.manifest.exit_layers
         found = (
@@ -129,6 +131,7 @@ class Bundle:
             for ladder in self.calibration.ladders
             if (ladder.precision, ladder.weights, ladder.exits) == wanted
             and ladder.table in (None, self._table_sha256)
+            and ladder.small in (None, self.manifest.small)
         )
         return next(found, None)
 
@@ -208,9 +211,35 @@ def load_bundle(folder: str | Path, stopping: Callable[[], bool] = lambda: False
         calibration = _validate(Calibration, content, folder / CALIBRATION)
         _check_scores(folder, manifest, calibration)
     written_s = int((folder / MANIFEST).stat().st_mtime)
-    bundle = Bundle(given.name, folder, sha256, manifest, calibration, written_s, given)
+    small = _load_small(folder, manifest, stopping) if manifest.small else None
+    bundle = Bundle(given.name, folder, sha256, manifest, calibration, written_s, given, small)
     _ = bundle.recording, bundle.read_table()  # once, so that a wrong one is no surprise later
     return bundle
+
+
+def _load_small(folder: Path, manifest: Manifest, stopping: Callable[[], bool]) -> Bundle:
+    """Read and verify the small model in front."""
+    assert manifest.small is not None
+    bundle = load_bundle(folder / manifest.small.folder, stopping)
+    if problem := unfit_in_front(bundle.manifest, manifest):
+        raise InvalidBundle(f"{bundle.folder}: {problem}")
+    if bundle.manifest.exit_layers != manifest.small.exits:
+        raise InvalidBundle(f"{bundle.folder}: its exits are not those that {MANIFEST} says")
+    return bundle
+
+
+def unfit_in_front(small: Manifest, large: Manifest) -> str | None:
+    """Return why a model cannot be the small one in front of another; None if it can."""
+    if small.small:
+        return "it has a small model in front itself"
+    if small.task != large.task:
+        return f"its task is {small.task}, and the large model's {large.task}"
+    if set(small.labels) != set(large.labels):
+        ours, theirs = listed(small.labels), listed(large.labels)
+        return f"its labels are {ours}, and the large model's {theirs}"
+    if missing := [each for each in large.variants if each not in small.variants]:
+        return f"it has no variant {missing[0]}, which the large model has"
+    return None
 
 
 def load_bundles(folders: Iterable[str | Path]) -> list[Bundle]:

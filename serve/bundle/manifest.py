@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from serve.policy.document import Policy
 from serve.rules import ExitRule
+from serve.rules.small import SmallModel
 from serve.rules.traits import Task, Traits
 from serve.validation import Frozen, unsaid
 
@@ -217,6 +218,7 @@ class Manifest(Frozen):
         value_is_logit: whether clients of transformers expect the sigmoid of a regression's value,
             because its `config.json` states one label and no `problem_type` regression.
         table: what may answer before the first layer, whatever the variant; None for nothing.
+        small: the small model in front, whose bundle lies in a folder of this one; None without.
         policy: default rule and profiles until an operator replaces them.
         files: sha256 of every other file in the bundle, by path.
     """
@@ -236,6 +238,7 @@ class Manifest(Frozen):
     head: ExitHead
     trained_for: TrainedFor = TrainedFor()
     table: Table | None = unsaid()
+    small: SmallModel | None = unsaid()
     policy: Policy = Policy()
     variants: dict[Precision, Variant] = Field(min_length=1)
     source: Source
@@ -256,6 +259,7 @@ class Manifest(Frozen):
             self.learned,
             self.max_tokens,
             table_temperature=self.table.temperature if self.table else None,
+            small=self.small,
         )
 
     @property
@@ -276,6 +280,8 @@ class Manifest(Frozen):
         self._check_task()
         if self.table:
             self._check_table(self.table)
+        if self.small:
+            self._check_small(self.small)
         self.policy.check(self.traits)
         return self
 
@@ -300,6 +306,12 @@ class Manifest(Frozen):
             raise ValueError(f"table.bias must have {len(self.labels)} numbers, one per label")
         if table.file not in self.files:
             raise ValueError(f"table: no sha256 for {table.file}")
+
+    def _check_small(self, small: SmallModel) -> None:
+        if self.task not in ("single_label", "multi_label"):
+            raise ValueError(f"small: a model of task {self.task} has none in front")
+        if self.files.get(small.manifest) != small.sha256:
+            raise ValueError(f"small: its sha256 is not that of {small.manifest}")
 
     def _check_variant(self, place: str, variant: Variant) -> None:
         found = tuple(segment.exit_layer for segment in variant.segments)

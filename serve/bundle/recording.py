@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from serve.bundle.manifest import Table
 from serve.errors import InvalidBundle
 from serve.policy.ladder import Ladder
-from serve.rules.replay import Logits, Recording, without_table
+from serve.rules.replay import Logits, Recording, unjudged_before
 from serve.rules.table import NgramTable
 from serve.rules.traits import Traits
 
@@ -97,8 +97,10 @@ def read_certifying(
         if array.shape != shapes[field] or array.nbytes > MOST_CERTIFYING_BYTES:
             raise InvalidBundle(f"{folder / files[field]} is not of the texts that certify")
     arrays = {name: np.array(array) for name, array in found.items()}
-    if len(traits.layers) > len(ladder.layers):  # certified before there was a table
-        arrays["logits"] = without_table(arrays["logits"])
+    if new := len(traits.layers) - len(ladder.layers):  # certified before these places were there
+        had_table = int(ladder.table is not None)
+        table, others = np.split(arrays["logits"], [had_table])
+        arrays["logits"] = np.concatenate([table, unjudged_before(others, new)])
     return Recording(traits, ladder.temperatures, **arrays)
 
 

@@ -24,7 +24,7 @@ from serve.policy.ladder import SCORE_TOLERANCE
 from serve.policy.profile import Windows
 from serve.policy.served_ladder import ServedLadder
 from serve.rules.criterion import Reason
-from serve.rules.replay import without_table
+from serve.rules.replay import unjudged_before
 from serve.rules.signals import decisions
 from serve.rules.traits import Traits
 from serve.tokenization.entities import Aggregation, EntityReader
@@ -198,19 +198,21 @@ class AuditedText:
     def record(self, rows: Sequence[EveryExit]) -> AuditRecord:
         """Return what is kept of the audit, given what every exit says of `rows`."""
         kept = [
-            RowLogits(self._with_table(row.logits, tokens), row.uncertainty, tokens.counted)
+            RowLogits(self._of_places(row.logits, tokens), row.uncertainty, tokens.counted)
             for row, tokens in zip(rows, self._tokens, strict=True)
         ]
         return AuditRecord(self.profile, tuple(kept))
 
-    def _with_table(self, logits: NDArray[np.float32], tokens: Tokens) -> NDArray[np.float32]:
-        """Return what the exits say with what the table says before it; of windows, nothing."""
+    def _of_places(self, logits: NDArray[np.float32], tokens: Tokens) -> NDArray[np.float32]:
+        """Return what the exits say, after what the table says; of windows it says nothing.
+
+        What a small model in front says of audited texts is not known.
+        """
+        logits = unjudged_before(logits, self.comparing.traits.num_before)
         table = self.comparing.table
-        if table is None:
-            return logits
-        if isinstance(self.text, Cut):
-            return without_table(logits)
-        return np.concatenate([table.look(tokens.input_ids).logits[None], logits])
+        if table and not isinstance(self.text, Cut):
+            logits[0] = table.look(tokens.input_ids).logits
+        return logits
 
     @property
     def _tokens(self) -> Sequence[Tokens]:

@@ -45,8 +45,8 @@ class Catalog:
         only = next(iter(models.values())) if len(models) == 1 else None
         self.unnamed = named.get(DEFAULT_ALIAS, only)
         for classifier in self:
-            others = [c.engine for c in models.values() if c is not classifier]
-            classifier.engine.neighbours = others
+            engines = [engine for each in models.values() for engine in each.engines]
+            classifier.engine.neighbours = [e for e in engines if e is not classifier.engine]
         for changed in self._watchers:
             changed()
 
@@ -116,7 +116,7 @@ class Catalog:
 
     def faults(self) -> list[str]:
         """Return the names of models whose engine does not run."""
-        return [c.name for c in self if not c.engine.alive]
+        return [c.name for c in self if not c.alive]
 
     def set_baselines(self, configured: Mapping[str, Policy], loadable: Iterable[str] = ()) -> None:
         """Start every model from its configured policy, or else from its bundle's; all or none.

@@ -16,18 +16,20 @@ from serve.bundle.loader import Bundle
 from serve.classifier.answer_cache import AnswerCache, Known
 from serve.classifier.audited import Comparing
 from serve.classifier.auditor import Auditor
+from serve.classifier.cascade import Cascade, StageObserver
 from serve.classifier.classification import Classification, settle_on_their_loops
 from serve.classifier.degrading import Degrading
 from serve.classifier.flagger import Flagger
 from serve.classifier.options import EngineOptions
 from serve.classifier.request_tokenizer import RequestTokenizer
 from serve.classifier.score_map import ScoreMap
+from serve.classifier.small_exits import open_small
 from serve.classifier.table_exit import TableExit
 from serve.classifier.variant import for_operators, serve_ladder, variant_shape
 from serve.classifier.windowed import Windowed
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
-from serve.engine.warm_up import ON_CPU, measure, on_gpu
+from serve.engine.warm_up import ON_CPU, WarmUp, measure, on_gpu
 from serve.errors import DeadlineExceeded, InvalidBundle, InvalidRequest, OfframpError
 from serve.policy.flag import check_flag
 from serve.policy.live import Live, LivePolicy
@@ -89,6 +91,7 @@ class Classifier:
         cache: answers that are given again; None unless the options have one.
         costs: what segments cost, kept up to date by the engine.
         engine: runs the segments.
+        cascade: runs texts through the small model in front; None where there is none.
         degrading: what requests give up while the queue is long.
         tokenizer: tokenizes the inputs of requests.
         audits: compares answers with full depth's after they have been sent.
@@ -105,6 +108,7 @@ class Classifier:
         store: Store,
         observer: Observer,
         tokenizer_pool: Executor,
+        of_small: StageObserver | None = None,
     ) -> None:
         """Load and warm the model; `start` makes it answer.
 
@@ -114,6 +118,7 @@ class Classifier:
             store: of its live policy and of what its audits have counted.
             observer: counts what it does.
             tokenizer_pool: tokenizes long texts. All models of a process share it.
+            of_small: counts what the small model in front does, if the bundle has one.
         """
         manifest, self.num_open, self.started = bundle.manifest, 0, False
         self.name, self.bundle, self.options = bundle.name, bundle, options
@@ -125,15 +130,15 @@ class Classifier:
         self.entities: EntityReader | None = None
         if manifest.task == "token":
             self.entities = EntityReader(manifest.labels, self.inputs.word_span_finder)
-        chain = build_runner(
-            bundle, placement, options.num_threads or available_threads(), options.gpu_memory_gb
-        )
+        threads = options.num_threads or available_threads()
+        chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
+        self._small = open_small(bundle, placement, threads, options.gpu_memory_gb)
         warm_up = on_gpu(self.batch_limits) if self.device == "cuda" else ON_CPU
         self.costs = measure(chain, manifest.max_tokens, warm_up)
         shape = variant_shape(bundle, self.precision)
         self.traits, self.temperatures = shape.traits, shape.temperatures
         self.scores, self.table = ScoreMap.of(self.traits), self._table_exit()
-        self.ladder = serve_ladder(bundle, self.precision, chain, shape)
+        self.ladder = serve_ladder(bundle, self.precision, chain, shape, self._small)
         if self.ladder.uncertified:
             log.warning("%s", for_operators(self.ladder.uncertified, bundle))
         self.policy = LivePolicy(bundle.name, self.ladder, store, bundle.sha256)
@@ -145,31 +150,54 @@ class Classifier:
             self.batch_limits,
             options.queue_limits,
         )
+        self.cascade = self._cascade(of_small or observer, warm_up)
         self.degrading, self.cache = Degrading(self.engine), self._answer_cache()
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
-        self.guardrail = Guardrail(bundle.name, self.policy, self.ladder, store)
+        self._watch(store)
+
+    def _cascade(self, observer: StageObserver, warm_up: WarmUp) -> Cascade | None:
+        if self._small is None:
+            return None
+        limits = self.batch_limits, self.options.queue_limits
+        return Cascade(self._small, self.engine, self._deliver, observer, limits, warm_up)
+
+    def _watch(self, store: Store) -> None:
+        """Prepare audits, and what looks at them."""
+        self.guardrail = Guardrail(self.name, self.policy, self.ladder, store)
         comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder, self.table)
-        put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
+        put_counts = partial(store.put_counts, self.name, uuid4().hex)
         self.audits = Auditor(self.engine, comparing, put_counts)
         self.rollout = RolloutWatch(
-            bundle.name, self.policy, self.traits.layers, store, self.audits.count
+            self.name, self.policy, self.traits.layers, store, self.audits.count
         )
         self.audits.watches += self.guardrail.look, self.rollout.watch
 
+    @property
+    def engines(self) -> list[Engine]:
+        """The engines that a text may run through, in their order."""
+        return [self.cascade.engine, self.engine] if self.cascade else [self.engine]
+
+    @property
+    def alive(self) -> bool:
+        """Whether every engine runs."""
+        return all(engine.alive for engine in self.engines)
+
     def start(self) -> None:
-        """Start the engine."""
+        """Start the engines."""
         if self.started:
             return
         self.started = True
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self.engine.start()
+        for engine in self.engines:
+            engine.start()
         self.audits.start()
 
     def stop(self, drain_s: float) -> None:
         """Answer the admitted requests, then end; those unanswered after `drain_s` are given up."""
-        if not self.engine.stop(drain_s):
+        # The small model first: what it does not answer goes on to the large one.
+        if not all([engine.stop(drain_s) for engine in self.engines]):
             log.warning("%s: stopped with requests unanswered", self.name)
         self.audits.stop()
 
@@ -184,7 +212,8 @@ class Classifier:
         while self.num_open and clock() < ends_s:  # its texts may not be tokenized yet
             await asyncio.sleep(_POLL_EVERY_S)
         await asyncio.to_thread(self.stop, max(0.0, ends_s - clock()))
-        self.engine.free()
+        for engine in self.engines:
+            engine.free()
         await asyncio.to_thread(give_back_memory)
 
     async def classify(self, request: Classification, live: Live | None = None) -> None:
@@ -243,6 +272,7 @@ class Classifier:
         request.count(len(tokens), sum(lengths))
         rows = _rows(request, tokens, lengths)
         left = await self._at_table(request, rows, windowed)
+        await self._read_in_front(request, [row for row in rows if row.tag not in left], windowed)
         known = self._known(request, rows, left)
         request.expect(rows, windowed)
         if known.to_run:
@@ -267,6 +297,21 @@ class Classifier:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self.table.answers, judged)
 
+    async def _read_in_front(
+        self, request: Classification, rows: Sequence[Row], windowed: Windowed | None
+    ) -> None:
+        """Give rows that may leave in the small model in front their tokens there."""
+        if self._small is None or request.chosen.rule.small is None:
+            return
+        judged = [row for row in rows if windowed is None or windowed.whole(row.tag)]
+        inputs = [
+            request.inputs[row.tag if windowed is None else windowed.text_of(row.tag)]
+            for row in judged
+        ]
+        tokens = await self.tokenizer.read_in_front(self._small.exits, request, inputs)
+        for row, own in zip(judged, tokens, strict=True):
+            row.in_front = own and (own.input_ids, own.token_type_ids)
+
     def _known(self, request: Classification, rows: list[Row], left: dict[int, Answer]) -> Known:
         """Return what is known of the rows that do not leave before the first layer.
 
@@ -280,11 +325,14 @@ class Classifier:
         if self.options.answer_cache_mb is None:
             return None
         max_bytes = int(self.options.answer_cache_mb * 2**20)
-        return AnswerCache(max_bytes, self.engine.submit, self._observer.answer)
+        return AnswerCache(max_bytes, self._run, self._observer.answer)
+
+    def _run(self, rows: Sequence[Row]) -> None:
+        (self.cascade or self.engine).submit(rows)
 
     def _submit(self, rows: Sequence[Row]) -> None:
         try:
-            self.engine.submit(rows)
+            self._run(rows)
         except OfframpError:
             if self.cache:
                 self.cache.forget(rows)

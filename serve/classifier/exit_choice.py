@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
@@ -82,8 +82,7 @@ def choose_exits(
     costs = _measure(bundle, placement, num_threads, gpu_memory_gb)
     give_back_memory()
     temperatures = tuple(e.temperature for e in manifest.exits)
-    traits = replace(manifest.traits, table_temperature=None)
-    candidate = Candidate(Recording(traits, temperatures, recording), costs)
+    candidate = Candidate(Recording(manifest.traits.bare, temperatures, recording), costs)
     chosen = cheapest_exits(
         candidate,
         default,

@@ -43,6 +43,7 @@ class ExitCosts:
             `serve.engine.fast_path`.
         noise: share by which two times measured here may differ by chance alone.
         table_s: seconds for asking the table; None if the model has none.
+        small_s: (exits of the small model,) seconds until each; empty without one.
     """
 
     segment_s: tuple[float, ...]
@@ -50,19 +51,21 @@ class ExitCosts:
     slow_visit_s: float
     noise: float = 0.0
     table_s: float | None = None
+    small_s: tuple[float, ...] = ()
 
     def until_exits_s(self, rule: CompiledRule) -> NDArray[np.float64]:
-        """Return (layers,) seconds until an answer at the table, if there is one, and each exit.
+        """Return (layers,) seconds until an answer at each of `Traits.layers`.
 
         Exits before the first that the rule needs are not asked.
         """
         visit_s = self.slow_visit_s if rule.stay_gaps is None else self.visit_s
         asked = np.maximum(np.arange(len(self.segment_s)) - rule.first_heard, 0) + 1
         times_s = np.cumsum(self.segment_s) + visit_s * asked
-        if self.table_s is None:
-            return times_s
-        before_s = 0.0 if rule.table is None else self.table_s
-        return np.append(self.table_s, before_s + times_s)
+        table_s = [] if self.table_s is None else [self.table_s]
+        before_s = sum(table_s) if rule.table is not None else 0.0
+        small_s = [before_s + each for each in self.small_s]
+        before_s = small_s[-1] if small_s and rule.small is not None else before_s
+        return np.array([*table_s, *small_s, *(before_s + times_s)])
 
     def until_exits_ms(self, rule: CompiledRule) -> list[float]:
         """Return the same in milliseconds."""

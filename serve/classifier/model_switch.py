@@ -264,7 +264,7 @@ class ModelSwitch:
     def known(self, name: str, sha256: str) -> Classifier | None:
         """Return a model that is served and runs, or that is prepared."""
         for each in self.catalog:
-            runs = each.engine.alive or not each.started
+            runs = each.alive or not each.started
             if runs and (each.name, each.bundle.sha256) == (name, sha256):
                 return each
         found = self._prepared.get((name, sha256))

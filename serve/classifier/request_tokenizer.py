@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 from tokenizers import Encoding
 
 from serve.classifier.classification import Classification
+from serve.classifier.small_exits import SmallExits
 from serve.classifier.windowed import num_windows
 from serve.engine.engine import Engine
 from serve.errors import DeadlineExceeded, TextTooLong, TooManyInputs
@@ -66,6 +67,24 @@ class RequestTokenizer:
         self._observe(ended_s - began_s)
         request.tokenized = began_s, ended_s
         return texts
+
+    async def read_in_front(
+        self, exits: SmallExits, request: Classification, inputs: Sequence[Input]
+    ) -> list[Tokens | None]:
+        """Return the tokens of inputs for the small model in front, see `SmallExits.read`.
+
+        Raises:
+            DeadlineExceeded: the request has expired meanwhile.
+        """
+        plain = request.special_tokens == "text"
+        if _is_short(inputs):
+            return exits.read(inputs, plain)
+        found, loop = list[Tokens | None](), asyncio.get_running_loop()
+        for piece in pieces_of(inputs):
+            if request.deadline_s <= self._engine.clock():
+                raise DeadlineExceeded
+            found += await loop.run_in_executor(self._pool, exits.read, piece, plain)
+        return found
 
     async def encode(
         self, texts: Sequence[str], special_tokens: bool, show: Callable[[list[Encoding]], Shown]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from serve.engine.row import Answer, ExitRecord, Row
 from serve.rules.criterion import Reason
-from serve.rules.table import TABLE, NgramTable, table_confidence
+from serve.rules.table import NgramTable, table_confidence
 from serve.rules.traits import Traits
 
 
@@ -19,12 +19,13 @@ class TableExit:
         """Take the table of a model with these traits, which have its temperature."""
         assert traits.table_temperature is not None
         self._table, self._task, self._temperature = table, traits.task, traits.table_temperature
+        self._index = -traits.num_before  # the first of the places before the exits
 
     def look(self, input_ids: NDArray[np.int64]) -> ExitRecord:
         """Return what the table says of a text; its confidence is the signal, NaN if not judged."""
         logits = self._table.logits(input_ids)
         return ExitRecord(
-            TABLE, logits, table_confidence(self._task, logits, self._temperature).item()
+            self._index, logits, table_confidence(self._task, logits, self._temperature).item()
         )
 
     def answers(self, rows: Sequence[Row]) -> dict[int, Answer]:
@@ -34,7 +35,7 @@ class TableExit:
 
     def answer(self, row: Row) -> Answer | None:
         """Return the answer of a row that leaves before the first layer; None if it goes on."""
-        least = row.rule.table
+        least, index = row.rule.table, self._index
         if least is None:
             return None
         began_s = time.perf_counter()
@@ -46,4 +47,4 @@ class TableExit:
             return None
         took_s = time.perf_counter() - began_s
         figures = Reason.CONFIDENT, said.signal, 0.0, took_s
-        return Answer(said.logits, TABLE, *figures, TABLE, exit_trace=trace or ())
+        return Answer(said.logits, index, *figures, index, exit_trace=trace or ())

@@ -2,14 +2,17 @@
 
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 
 from serve.bundle.loader import CALIBRATION, Bundle
 from serve.bundle.manifest import Manifest, Precision
 from serve.classifier.exit_costs import MOST_NOISE, ExitCosts, Runner, measure_exit_costs
+from serve.classifier.small_exits import OpenSmall
 from serve.engine.shape import ModelShape
 from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.ladder import Ladder
 from serve.policy.served_ladder import TYPICAL_TOKENS, ServedLadder
+from serve.rules import ConfidenceRule
 from serve.rules.traits import listed
 
 _COMMAND = "`offramp calibrate BUNDLE "
@@ -20,12 +23,16 @@ _measured: dict[tuple[object, ...], ExitCosts] = {}
 
 
 def serve_ladder(
-    bundle: Bundle, precision: Precision, runner: Runner, shape: ModelShape
+    bundle: Bundle,
+    precision: Precision,
+    runner: Runner,
+    shape: ModelShape,
+    small: OpenSmall | None = None,
 ) -> ServedLadder:
     """Return the rungs of a variant, with the times of a text of the calibration's mean length.
 
-    All are of the exits that are active, and the shape has no costs. The runner is used by this
-    call alone.
+    All are of the exits that are active, and the shape has no costs. The runner, and the small
+    model in front of a bundle that has one, are used by this call alone.
 
     Raises:
         InvalidBundle: the model cannot follow a certified rule.
@@ -34,10 +41,11 @@ def serve_ladder(
     tokens = max(1, round(certified.mean_tokens)) if certified else TYPICAL_TOKENS
     weights = bundle.manifest.files[bundle.manifest.variants[precision].weights]
     tokens = min(tokens, bundle.manifest.max_tokens)
-    variant = weights, bundle.manifest.exit_layers, type(runner), tokens, bundle.manifest.table
+    parts = bundle.manifest.table, bundle.manifest.small
+    variant = weights, bundle.manifest.exit_layers, type(runner), tokens, *parts
     costs = _measured[variant] = _quietest(
         _measured.get(variant),
-        lambda: measure_exit_costs(runner, shape, tokens, bundle.read_table()),
+        lambda: variant_costs(bundle, runner, shape, tokens, small),
     )
     missing = None if certified else why_uncertified(bundle, precision)
     try:
@@ -46,6 +54,23 @@ def serve_ladder(
         )
     except InvalidRule as error:
         raise InvalidBundle(f"{bundle.folder}/{CALIBRATION}: ladders: {error}") from None
+
+
+def variant_costs(
+    bundle: Bundle, runner: Runner, shape: ModelShape, num_tokens: int, small: OpenSmall | None
+) -> ExitCosts:
+    """Time a text of so many tokens through a variant, and what is before its first layer."""
+    costs = measure_exit_costs(runner, shape, num_tokens, bundle.read_table())
+    return replace(costs, small_s=small_times_s(small, num_tokens)) if small else costs
+
+
+def small_times_s(small: OpenSmall, num_tokens: int) -> tuple[float, ...]:
+    """Return (exits,) seconds that a text takes through a small model until each of its exits."""
+    shape = small.exits.shape
+    num_tokens = min(num_tokens, small.exits.max_tokens)
+    costs = measure_exit_costs(small.runner, shape, num_tokens)
+    times_s = costs.until_exits_s(shape.compile(ConfidenceRule(threshold=1.0)))
+    return tuple(times_s.tolist())
 
 
 def _quietest(known: ExitCosts | None, measure: Callable[[], ExitCosts]) -> ExitCosts:
@@ -91,7 +116,9 @@ def why_uncertified(bundle: Bundle, precision: Precision) -> str:
             f"do not hold: {command}`"
         )
     if any(ladder.exits == exits for ladder in of_weights):
-        return f"The certified rules of {bundle.name} are for another table: {command}`"
+        return (
+            f"The certified rules of {bundle.name} are for another table or small model: {command}`"
+        )
     layers = " or ".join(listed(ladder.exits) for ladder in of_weights)
     return (
         f"Rules of {bundle.name} are certified with exits at {layers}, not at {listed(exits)}: use "

@@ -159,6 +159,10 @@ class Windowed:
         """Tell whether a row is a whole text, and no window of one."""
         return not isinstance(self._texts[self._text_of[place]], Cut)
 
+    def text_of(self, place: int) -> int:
+        """Return the place of a row's text."""
+        return self._text_of[place]
+
     def over(self, place: int) -> bool:
         """Tell whether a row's text has been answered by another row."""
         return self._text_of[place] in self.winners

@@ -141,7 +141,8 @@ class Trial:
             self._reader,
             chosen.settings.flag,
         )
-        layers = part.mean(np.array(part.recording.traits.layers)[taken.exits])
+        layers_taken = part.recording.traits.layers_taken(chosen.rule.rule)
+        layers = part.mean(np.array(layers_taken, np.float64)[taken.exits])
         ms = part.mean(np.array(self._ladder.exit_times_ms(chosen.rule))[taken.exits])
         one = np.ones(len(layers))
         differs = read.differs(part, taken, mean)

@@ -15,7 +15,7 @@ from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.applied import AppliedPolicy
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.resolution import ChosenExit
-from serve.rules.replay import Recording, without_table
+from serve.rules.replay import Recording, unjudged_before
 
 # `certifying`: the texts that certify the variant. `training`: those that the model was measured
 # on after its training, in the precision that it was trained in.
@@ -164,6 +164,5 @@ def _recording(classifier: Classifier) -> tuple[Source | None, Recording | None]
         return None, None
     if logits is None:
         return None, None
-    if classifier.traits.table_temperature is not None:
-        logits = without_table(logits)
+    logits = unjudged_before(logits, classifier.traits.num_before)
     return "training", Recording(classifier.traits, classifier.temperatures, logits)

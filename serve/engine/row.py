@@ -94,6 +94,7 @@ class Row:
         exit_trace: collects what every exit gives for the row; None if it was not asked for.
         client: who has sent it; clients share the queue and the machine.
         segment_trace: collects the runs that the row is in; None if it was not asked for.
+        in_front: token ids and types for the small model in front; None if it is not to be run.
         num_tokens: length, special tokens included.
     """
 
@@ -112,6 +113,7 @@ class Row:
     exit_trace: list[ExitRecord] | None = None
     client: str = ""
     segment_trace: list[SegmentTrace] | None = None
+    in_front: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     num_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:

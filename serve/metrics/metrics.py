@@ -105,7 +105,8 @@ class Metrics:
     def page(self) -> bytes:
         """Return the metrics as Prometheus text, without models that are gone for long."""
         if self._catalog is not None:
-            self._forget_gone({"", *(classifier.name for classifier in self._catalog)})
+            names = [classifier.name for classifier in self._catalog]
+            self._forget_gone({"", *names, *map(in_front, names)})
         return generate_latest(self.registry)
 
     def observer(self, model: str, traits: Traits) -> "ModelObserver":
@@ -148,6 +149,11 @@ class Metrics:
                 for name, made in self._made.items():
                     made.remove_by_labels({"model": model})
                     self._cached[name].cache_clear()
+
+
+def in_front(model: str) -> str:
+    """Return the name under which the small model in front of a model is counted."""
+    return f"{model}/small"
 
 
 class ModelObserver:

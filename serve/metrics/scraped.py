@@ -68,7 +68,7 @@ def _engine(classifier: Classifier) -> Iterator[Sample]:
     yield "queue_tokens", [], backlog.tokens
     yield "queue_seconds", [], backlog.seconds
     yield "batches_retried", [], classifier.engine.num_retried
-    yield "engine_up", [], float(classifier.engine.alive)
+    yield "engine_up", [], float(classifier.alive)
     arms = (live.applied, live.candidate.applied) if live.candidate else (live.applied,)
     levels = [classifier.degrading.level(each.faster) for each in arms if each.faster]
     yield "overload_level", [], max(levels, default=0)
@@ -94,11 +94,13 @@ def _policy(classifier: Classifier) -> Iterator[Sample]:
 def _numbers_in(rule: ExitRule, exits: tuple[int, ...]) -> Iterator[tuple[str, float]]:
     """Yield exit layer and number of the setting that decides how early rows leave.
 
-    The layer is empty, which to Prometheus is no label, where one number is for all exits, and 0
-    is the table's. Thresholds of single labels are not published.
+    The layer is empty, which to Prometheus is no label, where one number is for all exits; 0 is the
+    table's, and `small` the small model's. Thresholds of single labels are not published.
     """
     if rule.table is not None:
         yield "0", rule.table
+    if rule.small is not None:
+        yield "small", rule.small
     for name in ("threshold", "votes", "share", "patience", "layer"):
         number = getattr(rule, name, None)
         if isinstance(number, tuple):

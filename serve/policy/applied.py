@@ -89,7 +89,7 @@ class AppliedPolicy:
     def _under_a_flag(self) -> "AppliedPolicy | None":
         """Return what the policy means where a flag looks; None where it means the same there."""
         limits = self._policy.limits
-        if self._ladder.traits.table_temperature is None or limits.flagging() == limits:
+        if not self._ladder.traits.num_before or limits.flagging() == limits:
             return None
         flagging = self._policy.model_copy(update={"limits": limits.flagging()})
         return AppliedPolicy(flagging, self._ladder)

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from serve.rules import ExitRule, NeverRule
 from serve.rules.rule import Share
+from serve.rules.small import SmallModel, layers_taken, places
 from serve.validation import Frozen, unsaid
 
 # `disagreement`: another answer than full depth's, which needs no labels. `metric`: a text that
@@ -27,6 +28,8 @@ SCORE_TOLERANCE = 0.1
 # What texts with equal tokens are. `count`: the texts are a draw of traffic, in which some texts
 # come often, and each counts as it came. `once`: they are a collection, and each counts once.
 Repeats = Literal["count", "once"]
+
+_T = TypeVar("_T")
 
 # (layers, labels), or (layers, 1) where an exit has one temperature for all labels.
 ScoreTemperatures: TypeAlias = tuple[tuple[Annotated[float, Field(ge=0.01, le=100)], ...], ...]
@@ -78,7 +81,7 @@ class Rung(Frozen):
     def full_depth(self) -> bool:
         """Whether every text runs all layers, so that it loses nothing against full depth."""
         rule = self.rule
-        return isinstance(rule, NeverRule) and rule.max_layer is None and rule.table is None
+        return isinstance(rule, NeverRule) and rule.max_layer is None and not rule.looks_before
 
     def certificate(self, loss: Loss) -> Certificate | None:
         """Return the certificate of a loss, if the rung has one."""
@@ -123,6 +126,7 @@ class Ladder(Frozen):
         exits: layers of the active exits, ascending.
         temperatures: (exits,) at which confidence was read.
         table: sha256 of the table that texts may leave at, before the first layer; None without.
+        small: the small model in front that texts may leave in; None without.
         score_temperatures: (layers, labels or 1) which make an exit's probabilities most like full
             depth's; answers show those. None in calibrations of versions that fitted none, and of
             a regression.
@@ -142,6 +146,7 @@ class Ladder(Frozen):
     weights: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     exits: tuple[int, ...] = Field(min_length=1)
     table: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = unsaid()
+    small: SmallModel | None = unsaid()
     temperatures: tuple[PositiveFloat, ...]
     score_temperatures: ScoreTemperatures | None = None
     data: tuple[Data, ...] = Field(min_length=1)
@@ -159,27 +164,43 @@ class Ladder(Frozen):
         return next((each for each in self.decisions if each.flag == flag), None)
 
     def mean_layers(self, rung: Rung) -> float:
-        """Return the mean number of layers that a rung's texts run."""
-        return sum(s * layer for s, layer in zip(rung.exit_shares, self.layers, strict=True))
+        """Return the mean layers that a rung's texts run, those of a small model included."""
+        taken = layers_taken(self.exits, self.table is not None, self.small, rung.rule)
+        return sum(share * layers for share, layers in zip(rung.exit_shares, taken, strict=True))
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Where texts can leave: layer 0, if there is a table, and the exits' layers."""
-        return self.exits if self.table is None else (0, *self.exits)
+        """Where texts can leave, see `Traits.layers`."""
+        return places(self.exits, self.table is not None, self.small)
 
-    def with_table(self, sha256: str | None) -> "Ladder":
-        """Return what was certified without a table, for a model that has one now."""
-        if sha256 == self.table:
+    def after(self, table: str | None, small: SmallModel | None) -> "Ladder":
+        """Return what was certified without a table or a small model for a bundle that has them."""
+        if (table, small) == (self.table, self.small):
             return self
+        had_table = int(self.table is not None)
+        new_table = int(table is not None) - had_table
+        new_exits = len(small.exits) if small and not self.small else 0
+
+        def spread(of_places: tuple[_T, ...], nothing: _T) -> tuple[_T, ...]:
+            new = (nothing,) * (new_table + new_exits)
+            return (*of_places[:had_table], *new, *of_places[had_table:])
+
+        def unused(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
+            shares = (spread(rung.exit_shares, 0.0) for rung in rungs)
+            return tuple(
+                rung.model_copy(update={"exit_shares": each})
+                for rung, each in zip(rungs, shares, strict=True)
+            )
+
         scores = self.score_temperatures
         return self.model_copy(
             update={
-                "table": sha256,
-                "score_temperatures": scores and ((1.0,) * len(scores[0]), *scores),
-                "rungs": _padded(self.rungs),
+                "table": table,
+                "small": small,
+                "score_temperatures": scores and spread(scores, (1.0,) * len(scores[0])),
+                "rungs": unused(self.rungs),
                 "decisions": tuple(
-                    each.model_copy(update={"rungs": _padded(each.rungs)})
-                    for each in self.decisions
+                    each.model_copy(update={"rungs": unused(each.rungs)}) for each in self.decisions
                 ),
             }
         )
@@ -213,8 +234,3 @@ class Ladder(Frozen):
         layers = [self.mean_layers(rung) for rung in rungs]
         if any(later > sooner + 1e-6 for sooner, later in pairwise(layers)):
             raise ValueError(f"{name}: must be ordered from safe to fast, by their mean layers")
-
-
-def _padded(rungs: tuple[Rung, ...]) -> tuple[Rung, ...]:
-    """Return rungs by which no text leaves before the first layer, where now one could."""
-    return tuple(r.model_copy(update={"exit_shares": (0.0, *r.exit_shares)}) for r in rungs)

@@ -26,9 +26,9 @@ class Limits(RequestModel):
         unchecked: whether a request may say what a guardrail lets pass without a look.
         special_tokens: whether a request may say that special tokens in texts are no text.
         min_layer: the earliest layer at which a request leaves, whatever its rule says; 1 keeps
-            out the table alone.
-        table_flags: whether a text that a flag looks at may leave at the table, before the first
-            layer: chosen words lead a table easily.
+            out the table and the small model alone.
+        table_flags: whether a text that a flag looks at may leave before the first layer: chosen
+            words lead a table easily.
         max_layer: the last layer that a request runs.
     """
 
@@ -79,6 +79,7 @@ class Limits(RequestModel):
             "min_layer": low if low > 1 else None,
             "max_layer": high,
             "table": None if self.min_layer or rule.min_layer else rule.table,
+            "small": None if self.min_layer or rule.min_layer else rule.small,
         }
         if all(getattr(rule, name) == bound for name, bound in bounds.items()):
             return rule

@@ -22,7 +22,7 @@ def problem_of_rule(rule: ExitRule, limits: Limits, ladder: ServedLadder) -> str
     if isinstance(rule, NeverRule):
         cut = bounded.last < ladder.compile(rule).last
         return f"{by}every text leaves at layer {last}" if cut else None
-    if bounded.table is not None:
+    if bounded.rule.looks_before:
         return None
     only = _only_exit(rule, bounded, traits)
     if only is None:
@@ -93,7 +93,7 @@ def blame(target: Target, limits: Limits, ladder: ServedLadder) -> str:
     free = ladder.compile(rule)
     first, last = ladder.traits.exits[free.first], ladder.traits.exits[free.last]
     wrong = []
-    if limits.min_layer is not None and free.table is not None:
+    if limits.min_layer is not None and free.rule.looks_before:
         wrong.append(f"min_layer {limits.min_layer}, where it needs none")
     elif limits.min_layer is not None and limits.min_layer > first:
         wrong.append(f"min_layer {limits.min_layer}, where it needs {first} or less")
@@ -105,7 +105,7 @@ def blame(target: Target, limits: Limits, ladder: ServedLadder) -> str:
 
 
 def _free(limits: Limits) -> Limits:
-    """Return limits that take nothing away; `min_layer` 1 is there to keep out the table."""
+    """Return limits that take nothing away; `min_layer` 1 is there to keep out what is before."""
     return Limits(min_layer=1 if limits.min_layer == 1 else None)
 
 

@@ -116,16 +116,17 @@ class ServedLadder:
             return None
         free, last = self.compile(rung.rule), len(self.traits.exits) - 1
         before = self.traits.num_before
-        first = rule.first + before if rule.table is None else 0
+        first = 0 if rule.rule.looks_before else rule.first + before
         shares = _moved_into(rung.exit_shares, first, rule.last + before)
-        full_depth = isinstance(rule.rule, NeverRule) and rule.last == last and rule.table is None
+        never = isinstance(rule.rule, NeverRule) and not rule.rule.looks_before
+        full_depth = never and rule.last == last
         same = full_depth or _when(rule) == _when(free)
         measured = same and (full_depth or self.certified is not None)
         expected_ms = _mean(shares, self.exit_times_ms(rule))
         return ServedRung(
             rule=rule.rule,
             full_depth=full_depth,
-            expected_layers=round(_mean(shares, self.traits.layers), 4),
+            expected_layers=round(_mean(shares, self.traits.layers_taken(rule.rule)), 4),
             expected_ms=expected_ms,
             speedup=self._full_depth_ms / expected_ms,
             noise=0.0 if full_depth else self.noise,
@@ -149,9 +150,9 @@ def _written(flag: Mapping[str, float]) -> str:
     return json.dumps(flag)
 
 
-def _when(rule: CompiledRule) -> tuple[int, int, float | None]:
+def _when(rule: CompiledRule) -> tuple[int, int, float | None, float | None]:
     """Return the bounds on when a text may leave."""
-    return rule.first, rule.last, rule.table
+    return rule.first, rule.last, rule.table, rule.small
 
 
 def _of_exits(traits: Traits) -> tuple[Rung, ...]:

@@ -36,6 +36,7 @@ class CompiledRule:
             logits lie closer together than this; None where logits alone do not tell.
         table: the table's confidence from which on a row leaves before the first layer; None where
             the rule does not look at it, or may not.
+        small: the same of the confidence of the small model in front.
     """
 
     rule: Rule
@@ -47,6 +48,7 @@ class CompiledRule:
     columns: FreshColumns
     stay_gaps: tuple[float, ...] | None
     table: float | None = None
+    small: float | None = None
 
 
 @lru_cache(maxsize=256)
@@ -76,6 +78,7 @@ def compile_rule(rule: Rule, traits: Traits, temperatures: tuple[float, ...] = (
         columns=columns,
         stay_gaps=_stay_gaps(rule, criterion, traits, temperatures) if forgets else None,
         table=None if rule.min_layer else rule.table,
+        small=None if rule.min_layer else rule.small,
     )
 
 

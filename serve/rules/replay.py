@@ -11,13 +11,14 @@ from serve.errors import InvalidRule
 from serve.rules.compiled_rule import CompiledRule, compile_rule
 from serve.rules.criterion import HeadOutput, Reason
 from serve.rules.judge import Decision, RuleState, judge
+from serve.rules.kinds.confidence import ConfidenceRule
 from serve.rules.kinds.threshold import LearnedRule
 from serve.rules.rule import Rule
 from serve.rules.table import table_confidence
 from serve.rules.traits import Traits
 
-# (layers, rows, labels); for token classification (layers, rows, tokens, labels). Those of a table,
-# if the model has one, come first; see `Traits.layers`.
+# (layers, rows, labels); for token classification (layers, rows, tokens, labels). Those of a table
+# and of a small model, if there are any, come first; see `Traits.layers`.
 Logits: TypeAlias = NDArray[np.float32]
 
 
@@ -49,9 +50,10 @@ class Taken(NamedTuple):
         return logits
 
 
-def without_table(logits: Logits) -> Logits:
-    """Return what exits said with a table before them that has judged none of the texts."""
-    return np.concatenate([np.full_like(logits[:1], np.nan), logits])
+def unjudged_before(logits: Logits, num_before: int) -> Logits:
+    """Return what exits said with places before them where none of the texts was judged."""
+    missing = np.full((num_before, *logits.shape[1:]), np.nan, logits.dtype)
+    return np.concatenate([missing, logits])
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class Recording:
         traits: the model's traits, with just these exits.
         temperatures: one per exit.
         logits: logits of each of `Traits.layers`; those of padding mean nothing, and NaN are those
-            of a table that has not judged the row.
+            of a table or a small model that has not judged the row.
         counted: (rows, tokens) of taggers: which tokens exit rules look at.
         uncertainty: (exits, rows) the errors that the heads predict for themselves; None without.
     """
@@ -104,9 +106,10 @@ class Recording:
         exits = np.full(num_rows, len(self.logits) - 1)
         logits = self.logits[-1].copy()
         heads, labels = exits.copy(), np.full(num_rows, -1)
-        inside = ~self._leaves_at_table(rule)
-        exits[~inside] = heads[~inside] = 0
-        logits[~inside] = self.logits[0][~inside]
+        early = self._left_before(rule)
+        inside = early < 0
+        exits[~inside] = heads[~inside] = early[~inside]
+        logits[~inside] = self.logits[early, np.arange(num_rows)][~inside]
         for index, decision in enumerate(self._decisions(rule), start=before):
             leaves = inside & (decision.reasons != Reason.STAYS)
             inside &= ~leaves
@@ -125,15 +128,30 @@ class Recording:
         """
         return np.stack([decision.signals for decision in self._decisions(rule)])
 
-    def _leaves_at_table(self, rule: Rule) -> NDArray[np.bool_]:
-        """Return (rows,) whether a row leaves before the first layer."""
-        least, temperature = self.compiled(rule).table, self.traits.table_temperature
-        if least is None or temperature is None:
-            return np.zeros(self.logits.shape[1], np.bool_)
-        sure: NDArray[np.bool_] = table_confidence(
-            self.traits.task, self.logits[0], temperature
-        ) >= np.float32(least)
-        return sure
+    def _left_before(self, rule: Rule) -> NDArray[np.intp]:
+        """Return (rows,) the place before the first layer where a row leaves; -1 if it goes on."""
+        compiled, traits = self.compiled(rule), self.traits
+        left = np.full(self.logits.shape[1], -1, np.intp)
+        if compiled.small is not None:
+            left = self._left_small(compiled.small)
+        if compiled.table is not None and traits.table_temperature is not None:
+            sure = table_confidence(traits.task, self.logits[0], traits.table_temperature)
+            left[sure >= np.float32(compiled.table)] = 0
+        return left
+
+    def _left_small(self, least: float) -> NDArray[np.intp]:
+        """Return (rows,) the place of the small model's exit where a row leaves; else -1."""
+        small = self.traits.small
+        assert small is not None
+        first = self.traits.num_before - len(small.exits)
+        logits = self.logits[first : self.traits.num_before]
+        if np.isnan(logits).all():
+            raise InvalidRule("small: what the small model says of these texts is not known")
+        said = Recording(small.traits(self.traits), small.temperatures, logits)
+        rule = ConfidenceRule(threshold=least)
+        exits = said.taken(rule).exits
+        sure = said.signals(rule)[exits, np.arange(len(exits))] >= np.float32(least)
+        return np.where(sure, first + exits, -1)
 
     def _decisions(self, rule: Rule) -> Iterator[Decision]:
         """Yield what is judged of all rows at each exit, as if none had left before."""

@@ -87,6 +87,7 @@ _SPOKEN = {
     "leave_above": "above",
     "leave_below": "below",
     "table": "or table >=",
+    "small": "or small model >=",
 }
 # From this share of the way to the extreme on a threshold is the extreme, rounded: 0.6931 for ln 2.
 _ALL = 0.999
@@ -102,10 +103,13 @@ class Rule(RequestModel):
 
     Attributes:
         tasks: the tasks of the models that can follow the rule.
-        min_layer: no exit before this many transformer layers; 1 or more keeps out the table.
+        min_layer: no exit before this many transformer layers; 1 or more keeps out the table and
+            the small model.
         max_layer: at the last exit not beyond this layer every row leaves.
         table: a row leaves before the first layer where the table's confidence is at least this;
             None where no table is looked at.
+        small: a row leaves in the small model in front, at the first of its exits where the
+            confidence is at least this; None where the small model is not run.
         signal: what `text` calls the rule, where that is not its name in JSON.
         compared: how `text` writes that the signal is compared with the threshold.
     """
@@ -125,6 +129,12 @@ class Rule(RequestModel):
         description="Leave before the first layer, at layer 0, where the confidence of the "
         "model's table reaches this. Without it the table is not looked at.",
     )
+    small: Share | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="Leave in the small model in front of the first layer, at the first of its "
+        "exits where the confidence reaches this. Without it the small model is not run.",
+    )
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "Rule":
@@ -135,7 +145,7 @@ class Rule(RequestModel):
     def text(self) -> str:
         """Return the rule in a few words: `entropy < 0.2 from layer 2`."""
         fields = self.model_dump(exclude_none=True, exclude_defaults=True)
-        fields |= {"table": fields.pop("table")} if "table" in fields else {}
+        fields |= {name: fields.pop(name) for name in ("table", "small") if name in fields}
         words = [self.signal or self.rule.replace("_", " ")]
         words += [written(fields.pop(self.rule))] if self.rule in fields else []
         if "threshold" in fields:
@@ -156,12 +166,20 @@ class Rule(RequestModel):
         """Return what a fresh row with this rule has in the columns that the criterion reads."""
         return {}
 
+    @property
+    def looks_before(self) -> bool:
+        """Whether a row may leave before the first layer."""
+        before = self.table is not None or self.small is not None
+        return before and self.min_layer is None
+
     def check(self, traits: Traits) -> None:
         """Raise `InvalidRule`, with what would be right, if a model cannot follow this rule."""
         check_layers(self.min_layer, self.max_layer, traits.exits)
         check_one_per_exit("threshold", getattr(self, "threshold", None), traits.exits)
         if self.table is not None and traits.table_temperature is None:
             raise InvalidRule("table: this model has no table; leave it out")
+        if self.small is not None and traits.small is None:
+            raise InvalidRule("small: this model has no small model in front; leave it out")
 
     def extremes(self, traits: Traits) -> tuple[float, float]:
         """Return the thresholds from which on no row leaves, and every row; NaN if there are none.

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from serve.rules.signals import sigmoid
 from serve.rules.traits import Task
 
-# In the place of an exit's index: of what is said before the first layer.
-TABLE: Final = -1
 # Longer texts go on to the first layer.
 MOST_TOKENS: Final = 512
 SCALE: Final = 10.0

@@ -4,12 +4,17 @@ Of a tagger that is also which kinds of entities its labels stand for.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from serve.rules.small import SmallModel, layers_taken, places
+
+if TYPE_CHECKING:
+    from serve.rules.rule import Rule
 
 Task: TypeAlias = Literal["single_label", "multi_label", "regression", "token"]
 
@@ -30,6 +35,7 @@ class Traits:
             None for 1 throughout.
         table_temperature: at which the confidence of the model's table is read, see
             `serve.rules.table`; None without a table.
+        small: the small model in front, see `serve.rules.small`; None without one.
     """
 
     exits: tuple[int, ...]
@@ -39,23 +45,43 @@ class Traits:
     max_tokens: int = 0
     score_temperatures: tuple[tuple[float, ...], ...] | None = None
     table_temperature: float | None = None
+    small: SmallModel | None = None
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Where a text can leave: layer 0, if the model has a table, and the exit layers.
+        """The layer of each place where a text can leave.
 
-        Recordings, ladders and whatever else counts per exit have these places.
+        These are the table, if the model has one, and the exits of the small model in front, all
+        at layer 0; then the exits. Recordings, ladders and whatever else counts per exit have
+        these places. The index of an exit counts from 0, and so those of the places before it are
+        negative.
         """
-        return self.exits if self.table_temperature is None else (0, *self.exits)
+        return places(self.exits, self.table_temperature is not None, self.small)
 
     @property
     def num_before(self) -> int:
-        """How many places of `layers` are before the first exit: 1 of a model with a table."""
+        """How many places of `layers` are before the first exit."""
         return len(self.layers) - len(self.exits)
 
+    @property
+    def bare(self) -> "Traits":
+        """The same model with its exits alone."""
+        scores = self.score_temperatures and self.score_temperatures[self.num_before :]
+        return replace(self, table_temperature=None, small=None, score_temperatures=scores)
+
     def layer_of(self, exit_index: int) -> int:
-        """Return the layer of an exit, counted from 0, or of `TABLE`."""
+        """Return the layer of an exit, counted from 0; of what is before it, 0."""
         return self.exits[exit_index] if exit_index >= 0 else 0
+
+    def small_layer(self, exit_index: int) -> int | None:
+        """Return the layer of an exit of the small model; None of other places."""
+        if self.small is None or not -len(self.small.exits) <= exit_index < 0:
+            return None
+        return self.small.exits[exit_index]
+
+    def layers_taken(self, rule: "Rule") -> tuple[float, ...]:
+        """Return what a rule's texts take until each place, see `serve.rules.small`."""
+        return layers_taken(self.exits, self.table_temperature is not None, self.small, rule)
 
 
 def listed(values: Iterable[object]) -> str:

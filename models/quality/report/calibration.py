@@ -96,8 +96,10 @@ def calibration_part(analysis: Analysis, slug: str) -> Part:
 
 def reliability(recorded: Recorded) -> list[Reliability]:
     """Return the curve of every exit; not for a regression, which gives no probabilities."""
-    table = recorded.traits.table_temperature
-    temperatures = (*([] if table is None else [table]), *recorded.temperatures)
+    table, small = recorded.traits.table_temperature, recorded.traits.small
+    before = [] if table is None else [table]
+    before += small.temperatures if small else ()
+    temperatures = (*before, *recorded.temperatures)
     return [
         Reliability(
             layer,

@@ -113,6 +113,14 @@ class TableInfo(ResponseModel):
     temperature: float = Field(description="Temperature of its confidence.")
 
 
+class SmallInfo(ResponseModel):
+    """The small model in front, whose exits answer before the first layer."""
+
+    name: str = Field(description="Of its bundle.")
+    exits: list[int] = Field(description="Its exit layers.")
+    layer_cost: float = Field(description="What one of its layers takes, in layers of the model.")
+
+
 class ModelInfo(ResponseModel):
     """A served model."""
 
@@ -129,6 +137,10 @@ class ModelInfo(ResponseModel):
     exits: list[ExitInfo]
     table: TableInfo | None = Field(
         description="The table that may answer before the first layer; null without one."
+    )
+    small: SmallInfo | None = Field(
+        description="The small model in front that may answer before the first layer; null without "
+        "one."
     )
     device: Device = Field(description="Where the model runs.")
     precision: Precision
@@ -257,7 +269,7 @@ def _describe(classifier: Classifier) -> ModelInfo:
     calibrated_on = calibration.nearest(classifier.precision)
     return ModelInfo(
         name=classifier.name,
-        ready=classifier.engine.alive,
+        ready=classifier.alive,
         task=manifest.task,
         labels=list(manifest.labels),
         pairs=classifier.inputs.takes_pairs,
@@ -269,6 +281,9 @@ def _describe(classifier: Classifier) -> ModelInfo:
                 manifest.exit_layers, classifier.temperatures, strict=True
             )
         ],
+        small=SmallInfo.model_validate(manifest.small, from_attributes=True)
+        if manifest.small
+        else None,
         table=TableInfo.model_validate(manifest.table, from_attributes=True)
         if manifest.table
         else None,

@@ -97,7 +97,7 @@ async def _metadata(context: AppContext, request: Request) -> Response:
 
 async def _ready(context: AppContext, request: Request) -> Response:
     classifier = _of_path(context, request)
-    if context.connections.stopping or not classifier.engine.alive:
+    if context.connections.stopping or not classifier.alive:
         raise Unavailable(f"{classifier.name} is not ready")
     return _shown(name=classifier.name, ready=True)
 

@@ -8,6 +8,7 @@ import numpy as np
 from serve.api.response import Response
 from serve.api.shown import (
     entities_of,
+    exit_layer,
     exit_report,
     milliseconds,
     ranked,
@@ -156,10 +157,10 @@ def _add_extras(result: Json, answered: Classification, output: TaskOutput, plac
     answer, tokens = answered.answers[place], answered.tokens[place]
     wanted = answered.asked.returned
     if "exits" in wanted:
-        layer_of = answered.classifier.traits.layer_of
+        traits = answered.classifier.traits
         result["exits"] = [
             {
-                "layer": layer_of(passed.exit_index),
+                **exit_layer(traits, passed.exit_index),
                 **output.summary(passed, tokens),
                 "signal": short(passed.signal),
                 **({"logits": rounded(passed.logits)} if "logits" in wanted else {}),

@@ -67,7 +67,7 @@ class _About:
     async def model_ready(self, call: Call, message: Any) -> Any:
         """Tell whether a model is ready; one that there is not is not ready either."""
         try:
-            alive = self._find(message).engine.alive
+            alive = self._find(message).alive
         except UnknownModel:
             alive = False
         return {"ready": alive and not self._context.connections.stopping}

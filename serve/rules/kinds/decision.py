@@ -62,10 +62,12 @@ class DecisionRule(Rule):
 
     def check(self, traits: Traits) -> None:
         super().check(traits)
-        if self.table is not None:
-            raise InvalidRule(
-                "table: rule decision is about a flag, which no table decides; leave it out"
-            )
+        for before in ("table", "small"):
+            if getattr(self, before) is not None:
+                raise InvalidRule(
+                    f"{before}: rule decision is about a flag, which is decided by exits alone; "
+                    "leave it out"
+                )
         known = flaggable(traits)
         named = {**(self.leave_above or {}), **(self.leave_below or {})}
         if unknown := next((label for label in named if label not in known), None):

@@ -1,0 +1,1 @@
+"""A small model in front of a large one."""

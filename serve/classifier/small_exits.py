@@ -1,0 +1,148 @@
+"""The small model in front of the first layer: texts run through it before the large one.
+
+A cascade: what an exit of the small model is sure of leaves there, with the labels of the large
+one. All else goes on to the large model, tokenized anew for it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.bundle.loader import TOKENIZER, Bundle
+from serve.classifier.exit_costs import Runner
+from serve.engine.row import Answer, Row
+from serve.engine.shape import ModelShape
+from serve.rules import ConfidenceRule
+from serve.rules.criterion import Reason
+from serve.runtime.placement import Placement, build_runner
+from serve.tokenization.inputs import Ids, Input, InputReader
+from serve.tokenization.tokenizer import Tokens
+
+
+class SmallRow(Row):
+    """A text on its way through the small model.
+
+    Attributes:
+        behind: the row of the large model whose place it takes.
+    """
+
+    # No dataclass, which would take the field's slot in the place of the property.
+    __slots__ = ("behind",)
+
+    def __init__(self, behind: Row, exits: "SmallExits") -> None:
+        """Take the place of a row with tokens for the small model."""
+        assert behind.in_front is not None
+        assert behind.rule.small is not None
+        self.behind = behind
+        super().__init__(
+            *behind.in_front,
+            exits.shape.compile(ConfidenceRule(threshold=behind.rule.small)),
+            tag=behind.tag,
+            deadline_s=behind.deadline_s,
+            priority=behind.priority,
+            ahead_tokens=behind.ahead_tokens,
+            client=behind.client,
+            exit_trace=None if behind.exit_trace is None else [],
+        )
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody wants the answer of the row behind."""
+        return self.behind.cancelled
+
+    @cancelled.setter
+    def cancelled(self, left: bool) -> None:
+        """Nobody asks for the answer of this row itself."""
+
+
+class SmallExits:
+    """Reads texts for the small model, and its answers as the large one's.
+
+    Attributes:
+        shape: what an engine must know of the small model.
+        max_tokens: texts of so many tokens or more go to the large model at once.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        """Take the bundle of a large model with a small one in front."""
+        large, small = bundle.manifest, bundle.small
+        assert small is not None
+        assert large.small is not None
+        manifest = small.manifest
+        self.shape = ModelShape(manifest.traits.bare, large.small.temperatures, manifest.pad_id)
+        self.max_tokens = manifest.max_tokens
+        self._reader = InputReader(small.tokenizer_path, manifest)
+        self._same_ids = large.files[TOKENIZER] == manifest.files[TOKENIZER]
+        self._order = label_order(manifest.labels, large.labels)
+
+    def read(self, inputs: Sequence[Input], plain: bool) -> list[Tokens | None]:
+        """Return the tokens of inputs; None of those that go to the large model at once.
+
+        These are long texts, and ids of tokens that the small model does not know.
+
+        Args:
+            inputs: texts and ids that the large model takes.
+            plain: see `InputReader.read`.
+        """
+        known = [i for i, each in enumerate(inputs) if self._same_ids or not isinstance(each, Ids)]
+        found: list[Tokens | None] = [None] * len(inputs)
+        texts = [each for i in known if not isinstance(each := inputs[i], Ids)]
+        read = iter(self._reader.read(texts, truncate=True, plain=plain) if texts else ())
+        for i in known:
+            given = inputs[i]
+            ids = self._of_ids(given) if isinstance(given, Ids) else next(read)
+            found[i] = ids if len(ids.input_ids) < self.max_tokens else None
+        return found
+
+    def _of_ids(self, given: Ids) -> Tokens:
+        ids = np.array(given.input_ids, np.int64)
+        types = np.zeros_like(ids) if given.token_type_ids is None else given.token_type_ids
+        return Tokens(ids, np.array(types, np.int64))
+
+    def answer(self, row: SmallRow, result: Answer) -> Answer | None:
+        """Return the small model's answer as the large one's; None if the text goes on."""
+        behind, num_exits = row.behind, len(self.shape.exits)
+        if behind.exit_trace is not None:
+            behind.exit_trace += [
+                each._replace(
+                    exit_index=each.exit_index - num_exits, logits=each.logits[self._order]
+                )
+                for each in result.exit_trace
+            ]
+        assert behind.rule.small is not None
+        if result.reason is Reason.FINAL and not result.signal >= float(
+            np.float32(behind.rule.small)
+        ):
+            return None
+        late, index = result.reason is Reason.DEADLINE, result.exit_index - num_exits
+        return result._replace(
+            logits=result.logits[self._order],
+            exit_index=index,
+            head_index=index,
+            reason=Reason.DEADLINE if late else Reason.CONFIDENT,
+            exit_trace=behind.exit_trace or (),
+        )
+
+
+class OpenSmall(NamedTuple):
+    """A small model in front that can run."""
+
+    exits: SmallExits
+    runner: Runner
+
+
+def open_small(
+    bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None = None
+) -> OpenSmall | None:
+    """Load the small model in front of a bundle's, to run where that runs; None without one."""
+    if bundle.small is None:
+        return None
+    runner = build_runner(bundle.small, placement, num_threads, gpu_memory_gb)
+    return OpenSmall(SmallExits(bundle), runner)
+
+
+def label_order(own: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:
+    """Return at which places of a model's labels those of another model stand."""
+    return np.array([own.index(label) for label in wanted], np.intp)
