@@ -31,6 +31,7 @@ from serve.http.listener import (
 from serve.log_output import Output, log_output, logging_to
 from serve.policy.database import Database
 from serve.policy.state_folder import DATABASE, opened
+from serve.rules.small import places_in_words
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus
 from serve.servers import tls_files
@@ -220,7 +221,7 @@ def _announce(announcer: Announcer, bundle: Bundle, placement: Placement) -> Non
     where = precision if device == "cpu" else f"{precision} on {device}"
     announcer.say(
         f"{bundle.name}: {manifest.num_layers} layers, "
-        f"exits at {', '.join(map(str, manifest.traits.layers))}, {where}, "
+        f"exits at {places_in_words(manifest.traits.layers, manifest.small)}, {where}, "
         f"labels {', '.join(manifest.labels)}, at most {manifest.max_tokens} tokens, "
         f"bundle {bundle.version}",
         model=bundle.name,

@@ -21,12 +21,12 @@ class Done:
     Attributes:
         texts: that are answered.
         num_bytes: of the file with their lines.
-        layers: that they have run, in all.
+        layers: that they have taken in all, see `Traits.layers_taken`.
     """
 
     texts: int = 0
     num_bytes: int = 0
-    layers: int = 0
+    layers: float = 0
 
 
 class Output:
@@ -52,7 +52,7 @@ class Output:
             self._partial.write_text(f"{header}\n" if header else "", "utf-8")
             self._keep(Done(num_bytes=self._partial.stat().st_size))
 
-    def add(self, lines: Iterable[str], layers: int) -> None:
+    def add(self, lines: Iterable[str], layers: float) -> None:
         """Write the lines of a block; after a crash all of them count, or none."""
         block = list(lines)
         with self._partial.open("r+b") as file:

@@ -77,7 +77,7 @@ def predict(job: PredictionJob, console: Console) -> bool:
             found = predictor.predict(block, first)
             lines = (form.line(first + place, each) for place, each in enumerate(found))
             try:
-                output.add(lines, sum(each.exit_layer for each in found))
+                output.add(lines, sum(each.layers for each in found))
             except OSError as error:
                 error.add_note(f"{output.done.texts} texts are kept: --resume goes on")
                 raise

@@ -27,6 +27,7 @@ class Prediction(NamedTuple):
     Attributes:
         result: the answer, as a result of `/v1/classify`.
         exit_layer: where the text left; 0 before the first layer.
+        layers: that it has taken, see `Traits.layers_taken`.
         exits_asked: layers of the exits whose heads ran, ascending.
         num_tokens: special ones included.
         mflops: of what ran; None where the model's operations are not known.
@@ -34,6 +35,7 @@ class Prediction(NamedTuple):
 
     result: dict[str, Any]
     exit_layer: int
+    layers: float
     exits_asked: tuple[int, ...]
     num_tokens: int
     mflops: float | None
@@ -61,6 +63,7 @@ class Predictor:
             OfframpError: a text cannot be read, or the model gives no number.
         """
         model, tokens = self._model, self._read(texts, first)
+        traits = model.shape.traits
         answers = self._answers(
             [
                 Row(
@@ -81,12 +84,15 @@ class Predictor:
         exits = np.array([a.exit_index for a in answers])
         mflops: list[float | None] = [None] * len(texts)
         if model.flops:
-            before = model.shape.traits.num_before
-            costs = model.flops.by_exit(lengths, model.shape.exits)[MFLOPS].after(before)
-            mflops = costs.of(exits + before, model.rule).tolist()
-        layers = map(model.shape.traits.layer_of, exits.tolist())
+            costs = model.flops.by_exit(lengths, traits.exits)[MFLOPS].after(traits.num_before)
+            mflops = costs.of(exits + traits.num_before, model.rule).tolist()
+        layers = map(traits.layer_of, exits.tolist())
+        taken = np.array(traits.layers_taken(model.rule.rule), np.float64)[
+            exits + traits.num_before
+        ]
         asked = [self._asked(index) for index in exits.tolist()]
-        return list(map(Prediction, results, layers, asked, lengths.tolist(), mflops))
+        own = results, layers, taken.tolist(), asked, lengths.tolist(), mflops
+        return list(map(Prediction, *own))
 
     def _read(self, texts: Sequence[Text], first: int) -> list[Tokens]:
         try:

@@ -15,6 +15,7 @@ from serve.policy.ladder import OF_REFERENCE, SCORE_TOLERANCE, Decisions, Ladder
 from serve.policy.profile import RuleOrTarget
 from serve.policy.target import TargetChoice
 from serve.rules import DecisionRule
+from serve.rules.small import places_in_words
 from serve.rules.traits import Task, Traits
 
 FIGURES = ("<!-- figures: written by offramp -->", "<!-- end of figures -->")
@@ -273,7 +274,7 @@ def _ladder(ladder: Ladder, wish: RuleOrTarget | None) -> list[str]:
         for r in ladder.rungs
     ]
     return [
-        f"### {ladder.precision}, exits {', '.join(map(str, ladder.layers))}",
+        f"### {ladder.precision}, exits {places_in_words(ladder.layers, ladder.small)}",
         "",
         f"{files}: {ladder.num_tuning} texts chose the rules, {ladder.num_certifying} certify"
         f"{_repeats(ladder)}. "

@@ -15,6 +15,7 @@ from models.quality.risk_control import rows_needed
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from serve.policy.ladder import OF_REFERENCE, Decisions, Ladder, Loss
+from serve.rules.small import places_in_words
 from serve.runtime.placement import place
 
 _OF_TEXTS: dict[Loss, str] = {
@@ -146,8 +147,8 @@ def _texts(found: Calibrated) -> Iterator[str]:
     """Yield how many texts did what, and what it would be if equal ones counted once."""
     ladder = found.ladder
     yield (
-        f"{ladder.precision}, exits {', '.join(map(str, ladder.layers))}: {ladder.num_tuning} "
-        f"texts chose the rules, {ladder.num_certifying} others certify (delta "
+        f"{ladder.precision}, exits {places_in_words(ladder.layers, ladder.small)}: "
+        f"{ladder.num_tuning} texts chose the rules, {ladder.num_certifying} others certify (delta "
         f"{found.certified.delta:g})"
     )
     if once := found.once:

@@ -59,6 +59,12 @@ def places(exits: tuple[int, ...], has_table: bool, small: SmallModel | None) ->
     return (*(0,) * has_table, *(0,) * (len(small.exits) if small else 0), *exits)
 
 
+def places_in_words(layers: tuple[int, ...], small: SmallModel | None) -> str:
+    """Return places for people: `0, 1, 2`, each layer once."""
+    words = ", ".join(map(str, dict.fromkeys(layers)))
+    return f"{words} (0 in {small.name})" if small else words
+
+
 def layers_taken(
     exits: tuple[int, ...], has_table: bool, small: SmallModel | None, rule: "Rule"
 ) -> tuple[float, ...]:
