@@ -118,7 +118,7 @@ def test_a_models_table_comes_along_and_a_ladder_only_with_the_table_that_it_was
     zeros = np.zeros((VOCABULARY + BUCKETS, len(LABELS)), np.float16)
     write_table(model_folder, Learned(zeros, BUCKETS, (0.0, 1.0, 0.0), 2.0, 0.8))
     own = ladder("int8", weights_of(bundle)["int8"])
-    with_table = own.with_table(sha256_of(model_folder / "table.npy"))
+    with_table = own.after(sha256_of(model_folder / "table.npy"), None)
     store_in_model(model_folder, with_table)
     out = model_folder.parent / "tabled"
     bundles.write(bundles.plan(model_folder, ("int8",)), out)

@@ -85,7 +85,7 @@ def test_some_exits_alone_keep_the_table() -> None:
 def test_a_model_without_a_table_follows_no_rule_about_one() -> None:
     with pytest.raises(InvalidRule, match="no table"):
         compile_rule(rule("never", table=0.8), THREE)
-    with pytest.raises(InvalidRule, match="no table decides"):
+    with pytest.raises(InvalidRule, match="decided by exits alone"):
         decision = rule("decision", leave_above={"a": 0.9}, table=0.8)
         compile_rule(decision, replace(TRAITS, labels=THREE.labels))
 
