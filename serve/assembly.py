@@ -139,7 +139,9 @@ class Assembly:
     def _check_memory(self, bundle: Bundle) -> None:
         device, precision = place(bundle, self._options.device, self._options.precision)
         free = available_bytes() if device == "cpu" else None
-        needed = 2 * bundle.weights_path(precision).stat().st_size + _LOADING_BYTES
+        models = [each for each in (bundle, bundle.small) if each]
+        weights = sum(each.weights_path(precision).stat().st_size for each in models)
+        needed = 2 * weights + _LOADING_BYTES
         if free is not None and needed > free:
             raise LoadFailed(
                 f"{bundle.folder} takes about {needed >> 20} MiB while it is loaded, and "

@@ -182,6 +182,8 @@ class AnswerCache:
             counted = b"" if row.counted is None else row.counted.tobytes()
             own.update(b"%d,%d;" % (row.num_tokens, len(counted)))
             own.update(row.input_ids.tobytes() + row.token_type_ids.tobytes() + counted)
+            for ids in row.in_front or ():  # those of two texts may differ where the others do not
+                own.update(ids.tobytes())
             return own.digest()
 
         return key_of

@@ -151,7 +151,7 @@ class Classifier:
             options.queue_limits,
         )
         self.cascade = self._cascade(of_small or observer, warm_up)
-        self.degrading, self.cache = Degrading(self.engine), self._answer_cache()
+        self.degrading, self.cache = Degrading(self.engines), self._answer_cache()
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )

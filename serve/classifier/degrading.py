@@ -25,9 +25,9 @@ class Degrading:
         counted: degraded answers so far. Written on the event loop alone.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        """Take the engine whose queue counts."""
-        self._engine = engine
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        """Take the engines whose queues count, one after the other."""
+        self._engines = engines
         self.counted: dict[Cause, int] = dict.fromkeys(CAUSES, 0)
 
     def level(
@@ -38,7 +38,7 @@ class Degrading:
         From the policy's bound on, the rung is the faster the longer the wait; from twice the
         bound on, it is the fastest. A queue of low priority alone moves none.
         """
-        wait_s = self._engine.wait_s(client, min(priority, Priority.NORMAL))
+        wait_s = self._wait_s(client, min(priority, Priority.NORMAL))
         beyond = wait_s / (faster.overload.queue_ms / 1000) - 1
         return min(faster.most, max(0, math.ceil(beyond * faster.most)))
 
@@ -54,13 +54,16 @@ class Degrading:
         if not path:
             return chosen, False
         if faster.overload.deadline == "cap" and request.deadline_s < math.inf:
-            free_s = request.deadline_s - self._engine.clock()
-            if self._engine.wait_s(request.client.identity, request.priority) > _MOST_WAIT * free_s:
+            free_s = request.deadline_s - self._engines[0].clock()
+            if self._wait_s(request.client.identity, request.priority) > _MOST_WAIT * free_s:
                 raise DeadlineExceeded(
                     "the queue before this request takes more than half of its timeout_ms; allow "
                     "more time, or try again later"
                 )
         return path.at(self.level(faster, request.client.identity, request.priority)), True
+
+    def _wait_s(self, client: str, priority: Priority) -> float:
+        return sum(engine.wait_s(client, priority) for engine in self._engines)
 
     def causes(self, chosen: ChosenExit, answers: Sequence[Answer]) -> tuple[Cause, ...]:
         """Count the degraded answers among those of a request, and return why they are."""

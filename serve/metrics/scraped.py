@@ -63,11 +63,12 @@ def model_samples(catalog: Catalog, node: str) -> Iterator[Sample]:
 
 
 def _engine(classifier: Classifier) -> Iterator[Sample]:
-    backlog, live = classifier.engine.backlog, classifier.policy.live
-    yield "queue_depth", [], backlog.rows
-    yield "queue_tokens", [], backlog.tokens
-    yield "queue_seconds", [], backlog.seconds
-    yield "batches_retried", [], classifier.engine.num_retried
+    backlogs = [engine.backlog for engine in classifier.engines]
+    live = classifier.policy.live
+    yield "queue_depth", [], sum(each.rows for each in backlogs)
+    yield "queue_tokens", [], sum(each.tokens for each in backlogs)
+    yield "queue_seconds", [], sum(each.seconds for each in backlogs)
+    yield "batches_retried", [], sum(engine.num_retried for engine in classifier.engines)
     yield "engine_up", [], float(classifier.alive)
     arms = (live.applied, live.candidate.applied) if live.candidate else (live.applied,)
     levels = [classifier.degrading.level(each.faster) for each in arms if each.faster]

@@ -45,13 +45,13 @@ def rungs() -> FasterRungs:
     ("wait_s", "level"), [(0, 0), (0.1, 0), (0.101, 1), (0.15, 1), (0.151, 2), (0.2, 2), (9, 2)]
 )
 def test_the_longer_the_wait_the_faster_the_rung(wait_s: float, level: int) -> None:
-    degrading = Degrading(Engine({("", Priority.NORMAL): wait_s}))  # type: ignore[arg-type]
+    degrading = Degrading([Engine({("", Priority.NORMAL): wait_s})])  # type: ignore[list-item]
     assert degrading.level(rungs()) == level
 
 
 def test_a_client_moves_by_its_own_wait_and_low_priority_by_that_of_normal() -> None:
     waits = {("busy", Priority.NORMAL): 0.2, ("quiet", Priority.LOW): 9.0}
-    degrading, faster = Degrading(Engine(waits)), rungs()  # type: ignore[arg-type]
+    degrading, faster = Degrading([Engine(waits)]), rungs()  # type: ignore[list-item]
     levels = {
         (client, priority): degrading.level(faster, client, priority)
         for client in ("busy", "quiet")
@@ -75,5 +75,5 @@ def test_a_request_waits_for_half_of_its_time_at_most(
     request, found = Classification(asked, arrived_s=100), None
     assert applied.faster
     with suppress(DeadlineExceeded):
-        found = Degrading(engine).plan(request, applied.exit_for(None), applied.faster)  # type: ignore[arg-type]
+        found = Degrading([engine]).plan(request, applied.exit_for(None), applied.faster)  # type: ignore[list-item]
     assert (found is None) == refused
