@@ -34,7 +34,7 @@ from models.training.objective import Objective
 from models.training.options import CHECKPOINT
 from models.training.train import train
 from serve.bounded_file import read_file
-from serve.bundle.loader import CALIBRATION, MANIFEST, load_bundle, sha256_of
+from serve.bundle.loader import MANIFEST, load_bundle, sha256_of
 from serve.bundle.manifest import Precision
 from serve.policy.target import Target, TargetChoice
 from serve.runtime.hardware import available_threads
@@ -251,7 +251,6 @@ def _train(job: Adoption, loaded: LoadedCheckpoint, answers: Path, console: Cons
     )
     config = TrainConfig(epochs=EPOCHS, lr=default_lr(FROZEN), bf16=has_bf16(device))
     texts, resume = job.work / "teaching.jsonl", (out / CHECKPOINT).is_file()
-    name = job.classifier.resolve().name
     training = TrainJob(
         choice,
         config,
@@ -260,11 +259,10 @@ def _train(job: Adoption, loaded: LoadedCheckpoint, answers: Path, console: Cons
         out,
         resume=resume,
         device=device,
-        measured=f"agreement with {name}",
+        answered_by=job.classifier.resolve().name,
     )
     if not train(training, console):
         raise KeyboardInterrupt
-    _say_agreement(out, name)
 
 
 def _trained_tokens(loaded: LoadedCheckpoint) -> int:
@@ -274,15 +272,6 @@ def _trained_tokens(loaded: LoadedCheckpoint) -> int:
 def _model(job: Adoption) -> Path:
     """Return the folder of the model with exits: bundles say its name."""
     return job.work / job.classifier.resolve().name
-
-
-def _say_agreement(model: Path, classifier: str) -> None:
-    """Let no file say accuracy of what was measured against the classifier's own answers."""
-    (model / CALIBRATION).unlink()
-    card = model / "README.md"
-    said = f"The labels are {classifier}'s own answers, so that 100 % is the same answer always. "
-    text = card.read_text("utf-8").replace("Measured on", f"{said}Measured on", 1)
-    card.write_text(text, "utf-8")
 
 
 def _export(job: Adoption, folder: Path, console: Console) -> None:

@@ -67,12 +67,12 @@ def _check_objective(choice: ModelChoice) -> None:
             f"--diversity: {recipe} teaches the exits to answer as the classifier does, not "
             "unlike each other; leave it out, or take another recipe"
         )
-    if objective.unlabelled and not choice.frozen:
+    if objective.unlabelled and not (choice.frozen or choice.teacher):
         raise TrainingFailed(
-            f"--unlabelled: {recipe} learns from labels; take --recipe {FROZEN}, whose exits learn "
-            "from --classifier"
+            f"--unlabelled: {recipe} learns from labels; name a classifier whose answers stand for "
+            f"them by --teacher, or take --recipe {FROZEN}, whose exits learn from --classifier"
         )
-    if objective.unlabelled and choice.teacher:
+    if choice.taught and choice.frozen:
         raise TrainingFailed(
             "--unlabelled: without labels --classifier teaches; leave --teacher out"
         )

@@ -86,7 +86,11 @@ def train(
     ] = 0.0,
     unlabelled: Annotated[
         bool,
-        of_learning("--unlabelled", help="With --recipe frozen: no labels in --train are read."),
+        of_learning(
+            "--unlabelled",
+            help="Read no labels: with --teacher its answers stand for them, in --dev too; with "
+            "--recipe frozen the exits learn from --classifier.",
+        ),
     ] = False,
     learn_error: Annotated[
         bool,
@@ -218,7 +222,8 @@ def train(
         console.print("stopped; the same command with --resume goes on")
         raise KeyboardInterrupt
     typer.echo(out)
-    compared = f" --unlabelled --reference {encoder}" if choice.frozen else ""
+    answers = encoder if choice.frozen else teacher if choice.taught else None
+    compared = f" --unlabelled --reference {answers}" if answers else ""
     console.print(
         f"to certify what early exits may cost: `offramp export {out} --out BUNDLE`, then "
         f"`offramp calibrate BUNDLE --data FILE{compared}` with texts that the training has not "

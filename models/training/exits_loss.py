@@ -80,6 +80,6 @@ class ExitsLoss:
 
     def _error(self, logits: Tensor, said: Said) -> Tensor:
         answers, error = ERROR_TARGETS[self._task]
-        unlabelled = self._objective.unlabelled
+        unlabelled = self._objective.unlabelled and not said.teacher  # whose answers are labels
         gold = answers(said.outputs[-1].logits.detach()) if unlabelled else said.labels
         return error(answers(logits), gold)

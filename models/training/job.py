@@ -52,6 +52,11 @@ class ModelChoice(BaseModel):
         """Whether the classifier must stay as it is."""
         return self.recipe == FROZEN
 
+    @property
+    def taught(self) -> bool:
+        """Whether the teacher's answers stand for labels."""
+        return self.objective.unlabelled and self.teacher is not None
+
 
 class TrainConfig(BaseModel):
     """The settings of a run that affect its weights, besides model and data.
@@ -99,7 +104,8 @@ class TrainJob:
         resume: continue from the checkpoint in `out`.
         device: a torch device.
         columns: of both files, those that the user names.
-        measured: what the figures of `dev` are called while it trains; None for the metric's name.
+        answered_by: the classifier whose answers the labels of `dev` are; None where they are
+            correct ones.
         table: whether a model that can have a table gets one.
     """
 
@@ -112,5 +118,10 @@ class TrainJob:
     resume: bool = False
     device: str = "cpu"
     columns: Columns = KNOWN
-    measured: str | None = None
+    answered_by: str | None = None
     table: bool = True
+
+    @property
+    def measured(self) -> str | None:
+        """What the figures of `dev` are called; None for the metric's name."""
+        return f"agreement with {self.answered_by}" if self.answered_by else None

@@ -13,7 +13,8 @@ class Objective(BaseModel):
         exit_weights: how much each exit counts; None takes the recipe's own weights.
         learn_error: whether exits learn to estimate their own error.
         diversity: weight of answering unlike earlier exits.
-        unlabelled: whether the texts have no labels, so that the last exit stands for them.
+        unlabelled: whether the texts have no labels, so that a teacher, or else the last exit,
+            stands for them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -58,10 +58,11 @@ def as_repeated(command: str) -> list[str]:
 def _taught(job: TrainJob, sha256: str | None) -> str:
     if not (job.choice.teacher and sha256):
         return ""
-    return (
-        f" All exits also learned from the answers of the teacher `{job.choice.teacher.name}` "
-        f"(sha256 of weights and tokenizer `{sha256[:12]}...`)."
-    )
+    what = f"the answers of the teacher `{job.choice.teacher.name}`"
+    of = f"(sha256 of weights and tokenizer `{sha256[:12]}...`)"
+    if job.choice.taught:
+        return f" No labels were read: {what} {of} stand for them."
+    return f" All exits also learned from {what} {of}."
 
 
 def command(job: TrainJob) -> str:

@@ -2,12 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -49,8 +48,6 @@ from serve.tokenization.tokenizer import Tokens
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 _SHOWN_LABELS = 20
 
-Evaluate: TypeAlias = Callable[[], tuple[ExitFigures, ...]]
-
 
 def train(job: TrainJob, console: Console) -> bool:
     """Train, save, measure what was saved, and write calibration, policy and card.
@@ -61,27 +58,35 @@ def train(job: TrainJob, console: Console) -> bool:
     Raises:
         TrainingFailed: data, encoder or options that cannot be used.
     """
-    model, train_rows, evaluate = _prepare(job)
+    check_choice(job.choice)
+    teacher = _labelling(job)
+    if teacher:
+        job = replace(job, answered_by=teacher.name)
+    source, rows, dev = _prepare(job, teacher)
+    model = source.model
     check_fit(job.choice, model.traits)
     stages = RECIPES[job.choice.recipe](model, job.choice.objective)
     check_out(job.out, {"encoder": job.choice.encoder, "teacher": job.choice.teacher})
-    teacher = _read_teacher(job, model)  # which may know the labels' names
+    teacher = teacher or _read_teacher(job, model)  # which may know the labels' names
     console.print(_summary(model), soft_wrap=True, highlight=False, markup=False)
     checkpoint = Checkpoint(job.out / CHECKPOINT, fingerprint(job, teacher))
-    answers = _ask(teacher, job, train_rows, model.traits, console) if teacher else None
-    run = TrainingRun(model, train_rows, stages, job.config, answers)
+    if teacher and job.choice.taught:
+        rows, dev = _answered(teacher, job, rows, dev, console)
+    answers = _ask(teacher, job, rows, model.traits, console) if teacher else None
+    run = TrainingRun(model, rows, stages, job.config, answers)
     best = BestWeights(main_metric(model.traits))
     if job.resume:
         state = checkpoint.load()
         run.restore(state)
         best.restore(state["best"])
+    evaluate = partial(_evaluate, source, dev)
     finished = fit(run, best, checkpoint, evaluate, console, job.measured)
     if finished:
-        found = _write(job, model, train_rows, teacher, console)
+        found = _write(job, model, rows, dev, teacher, console)
         checkpoint.remove()
         if teacher:
-            teacher.remove_cache(job)
             console.print(teacher.compared(job, found, console), soft_wrap=True, highlight=False)
+            teacher.remove_cache(job)
     return finished
 
 
@@ -104,22 +109,38 @@ def _evaluate(source: TorchSource, dev: Sequence[Example]) -> tuple[ExitFigures,
     return exit_figures(recorded(source, *inputs(dev)))
 
 
-def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]:
-    """Return the untrained model, the rows to train on, and what measures the model."""
+def _labelling(job: TrainJob) -> Teacher | None:
+    """Return the teacher whose answers stand for labels; None where the data has them."""
+    choice = job.choice
+    if not (choice.taught and choice.teacher):
+        return None
+    return Teacher(choice.teacher, choice.task, choice.labels or ())
+
+
+def _prepare(
+    job: TrainJob, teacher: Teacher | None
+) -> tuple[TorchSource, list[EncodedRow], list[Example]]:
+    """Return the untrained model, the rows to train on, and those to measure on.
+
+    Args:
+        job: the run.
+        teacher: whose answers stand for labels.
+    """
     choice = job.choice
     torch.manual_seed(job.config.seed)
-    check_choice(choice)
     classifier = read_classifier(choice)
     task, known = choice.task, choice.labels or ()
-    if classifier and choice.frozen:  # which answers as before, whatever the data's labels are
+    if teacher:
+        task, known = teacher.task, tuple(teacher.labels)
+    elif classifier and choice.frozen:  # which answers as before, whatever the data's labels are
         task, known = task or classifier.exit_config.task, known or tuple(classifier.labels)
     task = task or task_of(job.train, job.columns)
-    labels, examples = _data(job, task, known)
+    labels, examples = _data(job, job.train, task, known, choice.objective.unlabelled)
     with TemporaryDirectory() as folder:
         write_tokenizer(choice.encoder, Path(folder))
         tokenizer = (Path(folder) / TOKENIZER).read_text("utf-8")
         train_rows = encode(Path(folder), examples, choice.max_tokens)
-    dev = read_dataset(job.dev, task, labels, job.columns).examples
+    _, dev = _data(job, job.dev, task, labels, choice.taught)
     torch.manual_seed(job.config.seed)
     model = starting_model(choice, classifier, task, labels).to(job.device)
     check_around(tokenizer, model.backbone.unplaced_id, choice.encoder)
@@ -128,16 +149,30 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
         raise TrainingFailed(
             f"max_tokens {choice.max_tokens}: the encoder takes at most {limit} tokens"
         )
-    source = TorchSource(model, tokenizer, choice.max_tokens)
-    return model, train_rows, partial(_evaluate, source, dev)
+    return TorchSource(model, tokenizer, choice.max_tokens), train_rows, dev
 
 
-def _data(job: TrainJob, task: Task, known: Sequence[str]) -> Dataset:
-    """Return what to train on; examples of unlabelled texts bear labels that are never read."""
-    if job.choice.objective.unlabelled:
-        texts = read_unlabelled(job.train, job.columns)
+def _data(job: TrainJob, path: Path, task: Task, known: Sequence[str], unlabelled: bool) -> Dataset:
+    """Return a file's examples; those of unlabelled texts bear labels that are never read."""
+    if unlabelled:
+        texts = read_unlabelled(path, job.columns)
         return Dataset(list(known), [without_label(text, task) for text in texts])
-    return read_dataset(job.train, task, known, job.columns)
+    return read_dataset(path, task, known, job.columns)
+
+
+def _answered(
+    teacher: Teacher,
+    job: TrainJob,
+    rows: Sequence[EncodedRow],
+    dev: Sequence[Example],
+    console: Console,
+) -> tuple[list[EncodedRow], list[Example]]:
+    """Return rows and examples with the teacher's answers for labels."""
+    of_rows, of_dev = (teacher.answers(job, path, console) for path in (job.train, job.dev))
+    return (
+        [replace(row, label=label) for row, label in zip(rows, of_rows, strict=True)],
+        [each._replace(label=label) for each, label in zip(dev, of_dev, strict=True)],
+    )
 
 
 def _summary(model: MultiExitModel) -> str:
@@ -163,11 +198,12 @@ def _ask(
 
     It seldom is if its labels are in another order and have no names that would tell.
     """
-    logits = teacher.logits(job, console)
-    gold = torch.tensor([row.label for row in rows]).numpy()
-    metric = main_metric(traits)
-    right = 100 * score(traits, gold, logits.numpy())[metric]
-    console.print(f"teacher: {metric} {right:.1f} % on the training rows")
+    logits = teacher.logits(job, job.train, console)
+    if not job.choice.taught:
+        gold = torch.tensor([row.label for row in rows]).numpy()
+        metric = main_metric(traits)
+        right = 100 * score(traits, gold, logits.numpy())[metric]
+        console.print(f"teacher: {metric} {right:.1f} % on the training rows")
     return TeacherAnswers(logits, job.choice.teacher_weight, job.choice.temperature)
 
 
@@ -175,12 +211,13 @@ def _write(
     job: TrainJob,
     model: MultiExitModel,
     rows: Sequence[EncodedRow],
+    dev: Sequence[Example],
     teacher: Teacher | None,
     console: Console,
 ) -> Recorded:
     model.save(job.out, DTYPES[job.dtype])
     copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
-    found = measure_folder(job.out, job.dev, job.choice.max_tokens, job.columns, console=console)
+    found = measure_folder(job.out, job.dev, dev, job.choice.max_tokens, console, job.answered_by)
     sha256 = teacher.sha256 if teacher else None
     write_training(job.out, describe_run(job, model.exit_config.task, len(rows), sha256))
     tokens = [Tokens(np.array(row.ids), np.array(row.types)) for row in rows]

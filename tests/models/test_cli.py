@@ -286,7 +286,7 @@ def test_seed_that_no_generator_takes_is_refused(train: Train) -> None:
         ),
         (
             {"flags": ["--unlabelled"]},
-            "--unlabelled: recipe joint learns from labels; take",
+            "--unlabelled: recipe joint learns from labels; name a classifier whose answers",
         ),
         ({"diversity": 1}, "diversity: must be less than 1, not 1.0"),
         ({"diversity": 0.1, "recipe": "frozen"}, "--diversity: recipe frozen teaches the exits to"),

@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import Result
 
 from models.data.datasets import read_dataset
 from models.data.encoding import EncodedRow, encode
+from models.data.examples import Example
 from models.multi_exit import MultiExitModel
 from models.training.job import ModelChoice, TrainConfig, TrainJob
 from models.training.losses import LOSSES
@@ -21,6 +23,8 @@ from models.training.objective import Objective
 from models.training.recipes import FROZEN, RECIPES
 from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
+from serve.rules.signals import decisions
+from serve.rules.traits import Task
 from tests.models.conftest import WORDS, offramp, refusal, said_of
 from tests.support.wordpiece import wordpiece
 
@@ -90,7 +94,8 @@ def test_teacher_with_its_own_tokenizer_answers_for_each_row_in_the_students_lab
 ) -> None:
     folder, path = make_teacher(labels=labels), write_data("train.tsv", sentiment_lines, LABELS)
     job = TrainJob(ModelChoice(encoder=tmp_path), TrainConfig(), path, path, tmp_path)
-    answers = Teacher(folder, "single_label", LABELS).logits(job, Console(file=io.StringIO()))
+    teacher = Teacher(folder, "single_label", LABELS)
+    answers = teacher.logits(job, path, Console(file=io.StringIO()))
     examples = read_dataset(path, "single_label", LABELS).examples
     expected = said_of(MultiExitModel.load(folder), encode(folder, examples, 32)).logits[-1]
     if labels == LABELS[::-1]:
@@ -113,6 +118,41 @@ def test_a_run_ends_by_saying_how_far_full_depth_is_from_the_teacher(
     differing = 100 * np.mean(theirs[:, ::-1].argmax(axis=-1) != own.argmax(axis=-1))
     said = f"on {len(examples)} texts full depth gives another answer than theirs for "
     assert f"{said}{differing:.2f} % and has a score that is 0." in result.stderr
+
+
+@pytest.mark.parametrize("task", ["single_label", "multi_label"])
+def test_without_a_single_label_the_teachers_answers_are_the_labels(
+    train: Train,
+    make_teacher: Callable[..., Path],
+    write_data: Callable[..., Path],
+    sentiment_lines: list[str],
+    tmp_path: Path,
+    task: Task,
+) -> None:
+    texts = [line.split("\t")[1] for line in sentiment_lines[1:]]
+    path, folder = (
+        write_data("texts.txt", texts),
+        make_teacher("large", task=task, labels=["bad", "good"]),
+    )
+    examples = [Example(text, None, 0) for text in texts]
+    teacher, rows = MultiExitModel.load(folder), encode(folder, examples, 32)
+    middle = np.median(said_of(teacher, rows).logits[-1], axis=0)
+    teacher.head(-1).classifier.bias.data -= torch.tensor(middle)  # so that answers differ
+    teacher.save(folder)
+    with patch("models.training.train.TrainingRun", wraps=TrainingRun) as learned:
+        result = train("--unlabelled", train=path, dev=path, teacher=folder)
+    assert result.exit_code == 0, result.output
+
+    answers = decisions(task, said_of(teacher, rows).logits[-1])
+    assert set(answers.flat) == {0, 1}
+    np.testing.assert_array_equal([row.label for row in learned.call_args.args[1]], answers)
+    out = tmp_path / "out"
+    assert MultiExitModel.load(out).labels == ["bad", "good"], "the data's labels.json has others"
+    assert "agreement with large per exit %" in result.stderr
+    card = (out / "README.md").read_text()
+    assert "The labels are large's own answers, so that 100 % is the same answer" in card
+    assert "No labels were read: the answers of the teacher `large` (sha256" in card
+    assert not (out / "calibration.json").exists(), "no correct answer is known"
 
 
 def test_temperature_divides_both_sides_and_keeps_the_size_of_the_gradient() -> None:
@@ -203,6 +243,7 @@ def test_teacher_that_answers_something_else_is_refused(
     [
         ({"out": "teacher"}, "is the teacher's folder, which would be overwritten"),
         ({"teacher": "data"}, "data holds no model: config.json is missing"),
+        ({"recipe": FROZEN}, "--unlabelled: without labels --classifier teaches; leave --teacher"),
         ({"teacher_weight": 0}, "teacher_weight: must be greater than 0"),
         ({"temperature": "inf"}, "temperature: must be a finite number"),
         ({"distill": "inf"}, "distill: must be a finite number"),
@@ -217,12 +258,17 @@ def test_unusable_option_is_refused_in_one_sentence(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert message in refusal(train(**changed))
+    assert message in refusal(train("--unlabelled", **changed))
 
 
+@pytest.mark.parametrize("flags", [[], ["--unlabelled"]])
 def test_teacher_is_refused_for_token_classification(
-    train: Train, write_data: Callable[..., Path]
+    train: Train,
+    make_teacher: Callable[..., Path],
+    write_data: Callable[..., Path],
+    flags: list[str],
 ) -> None:
     data = write_data("tags.conll", ["good\tnegative", "bad\tpositive"])
-    message = refusal(train(train=data, dev=data))
+    tagger = make_teacher("tagger", task="token")
+    message = refusal(train(*flags, train=data, dev=data, teacher=tagger))
     assert "--teacher is for whole texts; in token classification" in message
