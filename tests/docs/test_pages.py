@@ -115,6 +115,7 @@ def test_bring_your_own_model(
     before, after = script_of("bring-your-own-model.md").split("offramp serve", 1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLASSIFIER", str(classifier))
+    monkeypatch.setenv("ENCODER", str(classifier))
     monkeypatch.setenv("DATA", str(data))
     monkeypatch.setenv("PATH", f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
     for command in filter(None, before.replace("\\\n", "").splitlines()):

@@ -116,7 +116,7 @@ class TableInfo(ResponseModel):
 class SmallInfo(ResponseModel):
     """The small model in front, whose exits answer before the first layer."""
 
-    name: str = Field(description="Of its bundle.")
+    name: str = Field(description="The name of its bundle.")
     exits: list[int] = Field(description="Its exit layers.")
     layer_cost: float = Field(description="What one of its layers takes, in layers of the model.")
 
