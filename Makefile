@@ -51,7 +51,7 @@ TEST_PROCESSES := 4
 # What the card says beside the figures is written by hand.
 card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
 
-.PHONY: help install bundle demo serve test clients lint format bench nightly loadtest benchmarks chaos reports reproductions zoo $(ZOO:%=zoo/%) $(MPNET_ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
+.PHONY: help install bundle demo serve test clients lint format bench nightly loadtest benchmarks chaos reports reproductions zoo $(ZOO:%=zoo/%) $(MPNET_ZOO:%=zoo/%) zoo/sst2-teacher zoo/sst2-cascade constraints clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -196,6 +196,16 @@ build/zoo/sst2-teacher/config.json: $(MPNET) $(HALF)
 # Twelve layers with an exit after each. recording.npy is the last that a training writes.
 $(MPNET_ZOO:%=zoo/%): zoo/%: build/zoo/%/recording.npy
 	$(call certify,build/zoo/$*)
+
+# The shipped model in front of the one of twelve layers, served as one.
+zoo/sst2-cascade: | bundles/sst2-mpnet/manifest.json
+	$(BIN)/offramp export models/zoo/sst2-minilm --out build/zoo/in-front/sst2-minilm \
+	  --precision fp32,int8,fp16 --force
+	rm -rf bundles/$(@F)
+	cp -r bundles/sst2-mpnet bundles/$(@F)
+	$(BIN)/offramp calibrate bundles/$(@F) --small build/zoo/in-front/sst2-minilm \
+	  --tuning $(DATA)/sst2/dev.tsv --data build/zoo/sst2/held-out.tsv
+bundles/sst2-mpnet/manifest.json: ; @$(MAKE) zoo/sst2-mpnet
 
 MPNET_TRAINED := $(MPNET_ZOO:%=build/zoo/%/recording.npy)
 $(MPNET_TRAINED): OPTIONS_sst2 := --labels negative,positive \

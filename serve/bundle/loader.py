@@ -238,7 +238,8 @@ def unfit_in_front(small: Manifest, large: Manifest) -> str | None:
         ours, theirs = listed(small.labels), listed(large.labels)
         return f"its labels are {ours}, and the large model's {theirs}"
     if missing := [each for each in large.variants if each not in small.variants]:
-        return f"it has no variant {missing[0]}, which the large model has"
+        wanted = ",".join(large.variants)
+        return f"it has no variant {missing[0]}; export it with --precision {wanted}"
     return None
 
 
