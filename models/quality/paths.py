@@ -1,9 +1,9 @@
 """Paths of rules from strict to loose, of which one is certified, and the choice of that one."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,14 +134,13 @@ def find_path(tuning: Recorded, scale: Scale | None, num_certifying: int, delta:
     paths = candidate_paths(tuning.traits, fit_temperatures(tuning), scale.spread if scale else 0.0)
     losses = losses_of(tuning, scale)
     best = choose_path(paths, tuning, losses, num_certifying, delta)
-    there = tuning.traits.table_temperature, tuning.traits.small
-    firsts = [name for name, found in zip(BEFORE, there, strict=True) if found is not None]
-    if not firsts:
+    if not tuning.traits.num_before:
         return best
     # A rule with `min_layer` looks at nothing before the first layer.
     looks = [path for path in paths if not any(rule.min_layer for rule in path.rules)]
     exits = choose_path(looks, tuning, losses, num_certifying, delta)
-    paired = [with_first(exits, tuning, losses, first) for first in firsts]
+    tried = Tried.of(exits, tuning, losses)
+    paired = [with_first(tried, tuning, losses, fields) for fields in _firsts(tuning.traits)]
     return choose_path([best, *paired], tuning, losses, num_certifying, delta)
 
 
@@ -176,31 +175,55 @@ def of_exits(path: RulePath) -> RulePath | None:
     return path._replace(rules=tuple(dict.fromkeys(rules)))
 
 
-def with_first(path: RulePath, tuning: Recorded, losses: Losses, first: str) -> RulePath:
-    """Return a path of pairs: of its rules, and of thresholds for what is before the first layer.
+def with_first(
+    exits: Tried, tuning: Recorded, losses: Losses, fields: Sequence[dict[str, Any]]
+) -> RulePath:
+    """Return a path of pairs: of rules, and of thresholds for what is before the first layer.
 
     Args:
-        path: of rules without `min_layer`.
+        exits: rules without `min_layer`, tried on these texts.
         tuning: of a model with such a place before the first layer.
         losses: of these texts.
-        first: one of `BEFORE`.
+        fields: what is before as fields of a rule, from strict to loose.
     """
-    traits = tuning.traits
-    thresholds = [None, *_confidences(num_choices(traits))]
-    rules: list[Rule] = [NeverRule.model_validate({first: each}) for each in thresholds]
-    judged = Tried.of(RulePath((*rules,), path.temperatures), tuning, losses)
-    exits, leaves = Tried.of(path, tuning, losses), judged.exits < traits.num_before
+    rules = [NeverRule(), *(NeverRule.model_validate(each) for each in fields)]
+    compiled = replace(tuning, temperatures=exits.path.temperatures)
+    places = np.stack([compiled.left_before(rule) for rule in rules])
+    taken = np.array([tuning.traits.layers_taken(rule) for rule in rules], np.float64)
     # What goes on has taken what full depth takes more than its layers.
-    taken = judged.layers - np.where(leaves, 0, traits.exits[-1])
+    going_on = taken[:, -1:] - exits.depth
+    leaves, each = places >= 0, np.arange(tuning.num_rows)
     found = pairs(
-        Judge(judged.of_each("disagreement"), taken, leaves),
+        Judge(
+            losses.by_loss["disagreement"][places, each],
+            np.where(leaves, np.take_along_axis(taken, places, axis=1), going_on),
+            leaves,
+        ),
         Judge(exits.of_each("disagreement"), exits.layers),
     )
-    return path._replace(
+    return exits.path._replace(
         rules=tuple(
-            path.rules[rule].model_copy(update={first: thresholds[place]}) for place, rule in found
+            exits.path.rules[rule].model_copy(
+                update={name: getattr(rules[place], name) for name in BEFORE}
+            )
+            for place, rule in found
         )
     )
+
+
+def _firsts(traits: Traits) -> Iterator[list[dict[str, Any]]]:
+    """Yield what may be looked at before the first layer, as fields of rules, strict to loose.
+
+    Of a small model that is one of its exits, or all of them up to one: several are more chances
+    to be wrong, and what they do not answer has run them for nothing.
+    """
+    thresholds = _confidences(num_choices(traits))
+    if traits.table_temperature is not None:
+        yield [{"table": each} for each in thresholds]
+    for layer in traits.small.exits if traits.small else ():
+        for first in {layer, None}:
+            bounds = {"min_layer": first, "max_layer": layer}
+            yield [{"small": {"threshold": each, **bounds}} for each in thresholds]
 
 
 class _Family(NamedTuple):

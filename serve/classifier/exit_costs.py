@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from timeit import timeit
@@ -43,7 +43,7 @@ class ExitCosts:
             `serve.engine.fast_path`.
         noise: share by which two times measured here may differ by chance alone.
         table_s: seconds for asking the table; None if the model has none.
-        small_s: (exits of the small model,) seconds until each; empty without one.
+        small_s: seconds until each exit of the small model in front, by layer; empty without one.
     """
 
     segment_s: tuple[float, ...]
@@ -51,7 +51,7 @@ class ExitCosts:
     slow_visit_s: float
     noise: float = 0.0
     table_s: float | None = None
-    small_s: tuple[float, ...] = ()
+    small_s: Mapping[int, float] = field(default_factory=dict)
 
     def until_exits_s(self, rule: CompiledRule) -> NDArray[np.float64]:
         """Return (layers,) seconds until an answer at each of `Traits.layers`.
@@ -63,8 +63,9 @@ class ExitCosts:
         times_s = np.cumsum(self.segment_s) + visit_s * asked
         table_s = [] if self.table_s is None else [self.table_s]
         before_s = sum(table_s) if rule.table is not None else 0.0
-        small_s = [before_s + each for each in self.small_s]
-        before_s = small_s[-1] if small_s and rule.small is not None else before_s
+        small_s = [before_s + each for each in self.small_s.values()]
+        if small_s and rule.small:
+            before_s = small_s[rule.small.last(tuple(self.small_s))]
         return np.array([*table_s, *small_s, *(before_s + times_s)])
 
     def until_exits_ms(self, rule: CompiledRule) -> list[float]:

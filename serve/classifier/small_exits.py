@@ -38,7 +38,7 @@ class SmallRow(Row):
         self.behind = behind
         super().__init__(
             *behind.in_front,
-            exits.shape.compile(ConfidenceRule(threshold=behind.rule.small)),
+            exits.shape.compile(ConfidenceRule.model_validate(dict(behind.rule.small))),
             tag=behind.tag,
             deadline_s=behind.deadline_s,
             priority=behind.priority,
@@ -112,9 +112,8 @@ class SmallExits:
                 for each in result.exit_trace
             ]
         assert behind.rule.small is not None
-        if result.reason is Reason.FINAL and not result.signal >= float(
-            np.float32(behind.rule.small)
-        ):
+        least = float(np.float32(behind.rule.small.threshold))
+        if result.reason in (Reason.FINAL, Reason.MAX_LAYER) and not result.signal >= least:
             return None
         late, index = result.reason is Reason.DEADLINE, result.exit_index - num_exits
         return result._replace(

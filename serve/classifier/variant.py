@@ -64,13 +64,13 @@ def variant_costs(
     return replace(costs, small_s=small_times_s(small, num_tokens)) if small else costs
 
 
-def small_times_s(small: OpenSmall, num_tokens: int) -> tuple[float, ...]:
-    """Return (exits,) seconds that a text takes through a small model until each of its exits."""
+def small_times_s(small: OpenSmall, num_tokens: int) -> dict[int, float]:
+    """Return the seconds that a text takes through a small model until each of its exits."""
     shape = small.exits.shape
     num_tokens = min(num_tokens, small.exits.max_tokens)
     costs = measure_exit_costs(small.runner, shape, num_tokens)
     times_s = costs.until_exits_s(shape.compile(ConfidenceRule(threshold=1.0)))
-    return tuple(times_s.tolist())
+    return dict(zip(shape.exits, times_s.tolist(), strict=True))
 
 
 def _quietest(known: ExitCosts | None, measure: Callable[[], ExitCosts]) -> ExitCosts:

@@ -101,7 +101,7 @@ def _numbers_in(rule: ExitRule, exits: tuple[int, ...]) -> Iterator[tuple[str, f
     if rule.table is not None:
         yield "0", rule.table
     if rule.small is not None:
-        yield "small", rule.small
+        yield "small", rule.small.threshold
     for name in ("threshold", "votes", "share", "patience", "layer"):
         number = getattr(rule, name, None)
         if isinstance(number, tuple):

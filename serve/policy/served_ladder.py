@@ -150,7 +150,7 @@ def _written(flag: Mapping[str, float]) -> str:
     return json.dumps(flag)
 
 
-def _when(rule: CompiledRule) -> tuple[int, int, float | None, float | None]:
+def _when(rule: CompiledRule) -> tuple[object, ...]:
     """Return the bounds on when a text may leave."""
     return rule.first, rule.last, rule.table, rule.small
 

@@ -14,6 +14,7 @@ from serve.errors import InvalidRule
 from serve.rules.criterion import Criterion, FreshColumns
 from serve.rules.registry import rules_for
 from serve.rules.rule import Rule
+from serve.rules.small import SmallRule
 from serve.rules.traits import Traits, listed
 
 # Below any gap: the row may always leave.
@@ -36,7 +37,7 @@ class CompiledRule:
             logits lie closer together than this; None where logits alone do not tell.
         table: the table's confidence from which on a row leaves before the first layer; None where
             the rule does not look at it, or may not.
-        small: the same of the confidence of the small model in front.
+        small: by what a row leaves in the small model in front, under the same conditions.
     """
 
     rule: Rule
@@ -48,7 +49,7 @@ class CompiledRule:
     columns: FreshColumns
     stay_gaps: tuple[float, ...] | None
     table: float | None = None
-    small: float | None = None
+    small: SmallRule | None = None
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ from serve.rules.judge import Decision, RuleState, judge
 from serve.rules.kinds.confidence import ConfidenceRule
 from serve.rules.kinds.threshold import LearnedRule
 from serve.rules.rule import Rule
+from serve.rules.small import SmallRule
 from serve.rules.table import table_confidence
 from serve.rules.traits import Traits
 
@@ -106,7 +107,7 @@ class Recording:
         exits = np.full(num_rows, len(self.logits) - 1)
         logits = self.logits[-1].copy()
         heads, labels = exits.copy(), np.full(num_rows, -1)
-        early = self._left_before(rule)
+        early = self.left_before(rule)
         inside = early < 0
         exits[~inside] = heads[~inside] = early[~inside]
         logits[~inside] = self.logits[early, np.arange(num_rows)][~inside]
@@ -128,7 +129,7 @@ class Recording:
         """
         return np.stack([decision.signals for decision in self._decisions(rule)])
 
-    def _left_before(self, rule: Rule) -> NDArray[np.intp]:
+    def left_before(self, rule: Rule) -> NDArray[np.intp]:
         """Return (rows,) the place before the first layer where a row leaves; -1 if it goes on."""
         compiled, traits = self.compiled(rule), self.traits
         left = np.full(self.logits.shape[1], -1, np.intp)
@@ -139,7 +140,7 @@ class Recording:
             left[sure >= np.float32(compiled.table)] = 0
         return left
 
-    def _left_small(self, least: float) -> NDArray[np.intp]:
+    def _left_small(self, own: SmallRule) -> NDArray[np.intp]:
         """Return (rows,) the place of the small model's exit where a row leaves; else -1."""
         small = self.traits.small
         assert small is not None
@@ -148,9 +149,9 @@ class Recording:
         if np.isnan(logits).all():
             raise InvalidRule("small: what the small model says of these texts is not known")
         said = Recording(small.traits(self.traits), small.temperatures, logits)
-        rule = ConfidenceRule(threshold=least)
+        rule = ConfidenceRule.model_validate(dict(own))
         exits = said.taken(rule).exits
-        sure = said.signals(rule)[exits, np.arange(len(exits))] >= np.float32(least)
+        sure = said.signals(rule)[exits, np.arange(len(exits))] >= np.float32(own.threshold)
         return np.where(sure, first + exits, -1)
 
     def _decisions(self, rule: Rule) -> Iterator[Decision]:

@@ -4,10 +4,19 @@ import math
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from pydantic import AfterValidator, Discriminator, Field, PositiveInt, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PositiveInt,
+    Tag,
+    model_validator,
+)
 
 from serve.errors import InvalidRule
 from serve.rules.criterion import Criterion, FreshColumns
+from serve.rules.small import SmallRule
 from serve.rules.traits import Task, Traits, listed
 from serve.validation import RequestModel
 
@@ -59,6 +68,12 @@ Patience = Annotated[
 ]
 
 
+def _small(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"threshold": float(value)}
+    return value
+
+
 def written(value: object) -> str:
     """Return a field's value for people; numbers have three digits.
 
@@ -87,7 +102,6 @@ _SPOKEN = {
     "leave_above": "above",
     "leave_below": "below",
     "table": "or table >=",
-    "small": "or small model >=",
 }
 # From this share of the way to the extreme on a threshold is the extreme, rounded: 0.6931 for ln 2.
 _ALL = 0.999
@@ -108,8 +122,7 @@ class Rule(RequestModel):
         max_layer: at the last exit not beyond this layer every row leaves.
         table: a row leaves before the first layer where the table's confidence is at least this;
             None where no table is looked at.
-        small: a row leaves in the small model in front, at the first of its exits where the
-            confidence is at least this; None where the small model is not run.
+        small: by what a row leaves in the small model in front; None where that is not run.
         signal: what `text` calls the rule, where that is not its name in JSON.
         compared: how `text` writes that the signal is compared with the threshold.
     """
@@ -129,11 +142,11 @@ class Rule(RequestModel):
         description="Leave before the first layer, at layer 0, where the confidence of the "
         "model's table reaches this. Without it the table is not looked at.",
     )
-    small: Share | None = Field(
+    small: Annotated[SmallRule, BeforeValidator(_small)] | None = Field(
         default=None,
         exclude_if=lambda value: value is None,
-        description="Leave in the small model in front of the first layer, at the first of its "
-        "exits where the confidence reaches this. Without it the small model is not run.",
+        description="Leave in the small model in front of the first layer, by its confidence. A "
+        "number stands for its threshold. Without it the small model is not run.",
     )
 
     @model_validator(mode="after")
@@ -145,12 +158,14 @@ class Rule(RequestModel):
     def text(self) -> str:
         """Return the rule in a few words: `entropy < 0.2 from layer 2`."""
         fields = self.model_dump(exclude_none=True, exclude_defaults=True)
-        fields |= {name: fields.pop(name) for name in ("table", "small") if name in fields}
+        fields |= {"table": fields.pop("table")} if "table" in fields else {}
+        fields.pop("small", None)
         words = [self.signal or self.rule.replace("_", " ")]
         words += [written(fields.pop(self.rule))] if self.rule in fields else []
         if "threshold" in fields:
             words.append(f"{self.compared} {written(fields.pop('threshold'))}")
         words += [f"{_SPOKEN.get(name, name)} {written(value)}" for name, value in fields.items()]
+        words += [_small_text(self.small)] if self.small else []
         return " ".join(words)
 
     @classmethod
@@ -180,6 +195,11 @@ class Rule(RequestModel):
             raise InvalidRule("table: this model has no table; leave it out")
         if self.small is not None and traits.small is None:
             raise InvalidRule("small: this model has no small model in front; leave it out")
+        if self.small and traits.small:
+            try:
+                check_layers(self.small.min_layer, self.small.max_layer, traits.small.exits)
+            except InvalidRule as error:
+                raise InvalidRule(f"small: {error}") from None
 
     def extremes(self, traits: Traits) -> tuple[float, float]:
         """Return the thresholds from which on no row leaves, and every row; NaN if there are none.
@@ -204,6 +224,21 @@ class Rule(RequestModel):
         """Return the threshold of each exit; 0 for rules without one."""
         threshold = getattr(self, "threshold", 0.0)
         return threshold if isinstance(threshold, tuple) else (threshold,) * num_exits
+
+
+def _small_text(rule: SmallRule) -> str:
+    """Return a rule for a small model in front: `or small model >= 0.97 at layer 3`."""
+    words, first, last = (
+        [f"or small model >= {written(rule.threshold)}"],
+        rule.min_layer,
+        rule.max_layer,
+    )
+    if first and first == last:
+        words.append(f"at layer {first}")
+    else:
+        words += [f"from layer {first}"] if first else []
+        words += [f"to layer {last}"] if last else []
+    return " ".join(words)
 
 
 class PartwiseRule(Rule):

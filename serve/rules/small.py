@@ -5,11 +5,30 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from serve.validation import Frozen
+from serve.validation import Frozen, RequestModel
 
 if TYPE_CHECKING:
     from serve.rules.rule import Rule
     from serve.rules.traits import Traits
+
+
+_Layer = Annotated[int, Field(gt=0, le=1000)]
+
+
+class SmallRule(RequestModel):
+    """By which rule texts leave in the small model: rule `confidence`, with these fields of it."""
+
+    threshold: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="Leave where the top probability reaches it."
+    )
+    min_layer: _Layer | None = Field(default=None, description="No exit before this layer.")
+    max_layer: _Layer | None = Field(
+        default=None, description="What has not left here goes on to the large model."
+    )
+
+    def last(self, exits: tuple[int, ...]) -> int:
+        """Return the index of the exit after which texts go on, of a small model's exits."""
+        return sum(layer <= (self.max_layer or layer) for layer in exits) - 1
 
 
 class SmallModel(Frozen):
@@ -26,7 +45,7 @@ class SmallModel(Frozen):
 
     name: str
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    exits: tuple[Annotated[int, Field(gt=0, le=1000)], ...] = Field(min_length=1, max_length=1000)
+    exits: tuple[_Layer, ...] = Field(min_length=1, max_length=1000)
     temperatures: tuple[PositiveFloat, ...]
     layer_cost: Annotated[float, Field(gt=0, le=100)]
 
@@ -75,5 +94,5 @@ def layers_taken(
     if small is None:
         return places(exits, has_table, small)
     own = [small.layer_cost * layer for layer in small.exits]
-    before = own[-1] if rule.small is not None else 0.0
+    before = own[rule.small.last(small.exits)] if rule.small else 0.0
     return (*(0.0,) * has_table, *own, *(before + layer for layer in exits))
