@@ -16,7 +16,7 @@ _Layer = Annotated[int, Field(gt=0, le=1000)]
 
 
 class SmallRule(RequestModel):
-    """By which rule texts leave in the small model: rule `confidence`, with these fields of it."""
+    """When texts leave in the small model: rule `confidence`, with these fields of it."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] = Field(
         description="Leave where the top probability reaches it."
