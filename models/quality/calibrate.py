@@ -237,8 +237,9 @@ def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sampl
             f"{len(texts)} texts are too few: {len(tunes)} to tune, "
             f"{len(certifies)} to certify; 300 that certify allow a bound of 1 %"
         )
-    if remark := check_unseen(bundle, files, certifies):
-        _note(console, remark)
+    for model in filter(None, (bundle, bundle.small)):
+        if remark := check_unseen(model, files, certifies):
+            _note(console, remark)
     return Sample([*tunes, *certifies], len(tunes), tuple(f.data for f in (*tuning, *files)))
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from models.cascade.add import add_small
 from models.errors import UnusableData
 from models.quality.card import TRAINING, replace_between
 from models.quality.data import data_of, read_file
@@ -24,17 +25,31 @@ def trained_on(folder: Path, name: str) -> Path:
     return folder
 
 
+def with_card(folder: Path, data: Path) -> Path:
+    """Say in a bundle's card that this file trained the model."""
+    said = f"over 400 rows of `a/train.tsv` (sha256 `{sha256_of(data)[:12]}...`)"
+    (folder / "MODEL.md").write_text(replace_between("# Mine", TRAINING, said))
+    return trained_on(folder, "MODEL.md")
+
+
 @pytest.mark.parametrize("as_tuning", [False, True])
 def test_the_training_file_certifies_nothing(
     make_bundle: MakeBundle, make_data: MakeData, as_tuning: bool
 ) -> None:
-    folder, data = make_bundle(), make_data()
-    said = f"over 400 rows of `a/train.tsv` (sha256 `{sha256_of(data)[:12]}...`)"
-    (folder / "MODEL.md").write_text(replace_between("# Mine", TRAINING, said))
-    trained_on(folder, "MODEL.md")
+    data = make_data()
+    folder = with_card(make_bundle(), data)
     if as_tuning:  # it may choose rules, for others certify them
         run(folder, make_data(name="others"), tuning=data)
         return
+    with pytest.raises(UnusableData, match="trained on this very file"):
+        run(folder, data)
+
+
+def test_the_file_that_trained_the_small_model_in_front_certifies_nothing(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()
+    add_small(folder, with_card(make_bundle(), data))
     with pytest.raises(UnusableData, match="trained on this very file"):
         run(folder, data)
 
