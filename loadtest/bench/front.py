@@ -138,7 +138,7 @@ def _lanes(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Itera
     """Start all servers and yield what each is sent."""
     bundle = load_bundle(options.bundle)
     model = write_whole_model(bundle, folder, options.precision)
-    whole = next(peers(model, folder, folder))
+    whole = next(peers(folder, {"MODEL": model}))
     asked_of = list(offramp(options.bundle, bundle.manifest.policy.profiles, options.precision))[:2]
     exits: Mapping[str, Json] = {each.name.split(", ")[1]: each.extra for each in asked_of}
     own = asked_of[0].command

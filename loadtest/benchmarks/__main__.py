@@ -15,12 +15,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadtest.benchmarks.cells import Cells
+from loadtest.benchmarks.cells import Cells, Key
 from loadtest.benchmarks.contenders import Contender, offramp, peers
 from loadtest.benchmarks.cores import on, share_cores
 from loadtest.benchmarks.environments import NotInstalled, install, write_whole_model
-from loadtest.benchmarks.measure import Run, Suite, WrongAnswers, measure
-from loadtest.benchmarks.page import write_page
+from loadtest.benchmarks.measure import LEFT_OUT, Run, Suite, WrongAnswers, expected_s, measure
+from loadtest.benchmarks.page import write_page, write_readme
 from loadtest.benchmarks.peers import whole_model
 from loadtest.http.console import print_text, run_command
 from loadtest.http.server_process import ServerFailed
@@ -34,6 +34,8 @@ _FEW = ("ONNX Runtime + FastAPI", "mosec", "Offramp, never", "Offramp, balanced"
 _ALL_LOADS = ((1, 1), (16, 1), (64, 1), (16, 32))
 _FEW_LOADS = ((16, 1), (64, 1))
 _BOUNDS_MS = (50, 100)
+# pytriton fails with some others (docs/load-testing.md).
+_SYSTEM = "/usr/bin/python3.11"
 _FEWER = 4  # texts of the suites beside the first are so many times fewer
 
 
@@ -44,12 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", type=Path, default=Path("models/zoo"), help="checkpoints")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--only", default="", help="suite/contender with this in it")
+    parser.add_argument("--first", action="store_true", help="the first table alone")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each load (8)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--texts", type=int, default=872, help="at most (872)")
-    parser.add_argument("--python", default=sys.executable, help="makes the peers' environments")
+    python = _SYSTEM if Path(_SYSTEM).exists() else sys.executable
+    parser.add_argument("--python", default=python, help="makes the peers' environments")
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"))
-    parser.add_argument("--page", type=Path, help="whose section to write (OUT/benchmarks.md)")
+    parser.add_argument("--page", type=Path, help="the page to write (OUT/benchmarks.md)")
+    parser.add_argument("--readme", type=Path, help="whose table to write, between its marks")
     options, console = parser.parse_args(arguments), Console()
     return run_command("benchmarks", console, partial(_benchmarks, options, console))
 
@@ -64,17 +69,31 @@ def _benchmarks(options: argparse.Namespace, console: Console) -> int:
     settings = {"seconds": options.seconds, "texts": options.texts}
     cells = Cells(options.out / "cells.jsonl", settings)
     run = Run(cells, share_cores(1), options.seconds, report)
-    for suite, found in _suites(options, report):
+    suites = list(_suites(options, report))
+    missing = (
+        expected_s(cells.missing(suite.name, each.name, round_, suite.loads()), options.seconds)
+        for suite, found in suites
+        for round_ in range(options.rounds)
+        for each in found
+    )
+    report(f"about {sum(missing) / 60:.0f} minutes, and those of installing")
+    for suite, found in suites:
         for round_ in range(options.rounds):
             for contender in found[:: -1 if round_ % 2 else 1]:
                 try:
                     if contender.environment:
-                        install(contender.environment, options.out, options.python, report)
+                        install(contender, options.out, options.python, report)
                     measure(contender, suite, round_, run)
                 except (NotInstalled, ServerFailed, WrongAnswers) as error:
+                    why = str(error).rstrip().splitlines()
+                    cells.add(Key(suite.name, contender.name, round_, LEFT_OUT), {"why": why[-1]})
                     report(f"{suite.name}, {contender.name}: {error}")
     page = options.page or options.out / "benchmarks.md"
-    write_page(page, run.cells, {each.name: each for each in _described(options)})
+    found = options.bundles / _MAIN[0]
+    described = _contenders(options, *_MAIN) if found.exists() else []
+    write_page(page, cells, {each.name: each for each in described})
+    if options.readme:
+        write_readme(options.readme, cells)
     report(f"the page is {page}")
     return 0
 
@@ -85,13 +104,15 @@ def _suites(
     """Yield each suite that a bundle is there for, with its contenders."""
     for place, (name, data) in enumerate((_MAIN, *_OTHERS, _MAIN)):
         suite = _LONG if place == len(_OTHERS) + 1 else name
+        if place and options.first:
+            return
         folder = options.bundles / name
         if not (folder / "manifest.json").exists():
             report(f"{suite} is left out: there is no {folder} (make zoo/{name})")
             continue
         found = [
             each
-            for each in _contenders(options, name)
+            for each in _contenders(options, name, data)
             if options.only in f"{suite}/{each.name}" and (not place or each.name in _FEW)
         ]
         if not found:
@@ -103,20 +124,21 @@ def _suites(
         if suite == _LONG:
             examples = _long(examples, num)
         expected = _expected(bundle, options.out / "models" / name, examples)
-        loads = (_FEW_LOADS, ()) if place else (_ALL_LOADS, _BOUNDS_MS)
+        if not place:
+            write_whole_model(bundle, options.out / "models" / name / "fp32", "fp32")
+        loads = (_FEW_LOADS, ()) if place or options.first else (_ALL_LOADS, _BOUNDS_MS)
         yield Suite(suite, examples, bundle.manifest.labels, expected, *loads), found
 
 
-def _contenders(options: argparse.Namespace, name: str) -> list[Contender]:
+def _contenders(options: argparse.Namespace, name: str, data: str) -> list[Contender]:
     profiles = tuple(load_bundle(options.bundles / name).manifest.policy.profiles)
-    model = (options.out / "models" / name).resolve()
-    others = peers(model, options.models / name, options.out)
-    return [*others, *offramp(options.bundles / name, profiles)]
-
-
-def _described(options: argparse.Namespace) -> list[Contender]:
-    found = options.bundles / _MAIN[0]
-    return _contenders(options, found.name) if found.exists() else []
+    variables = {
+        "MODEL": (options.out / "models" / name).resolve(),
+        "FP32": (options.out / "models" / name / "fp32").resolve(),
+        "CHECKPOINT": (options.models / name).resolve(),
+        "TRAIN": (options.data / data / "train.tsv").resolve(),
+    }
+    return [*peers(options.out, variables), *offramp(options.bundles / name, profiles)]
 
 
 def _long(examples: Sequence[Example], num: int) -> tuple[Example, ...]:

@@ -1,6 +1,7 @@
 """The measured cells, in a file that grows a line with each; none is measured twice."""
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,12 @@ class Cells:
                 self.by_key[Key(*(cell[name] for name in Key._fields))] = cell
         if lines[-1]:
             path.write_text("\n".join([*lines[:-1], ""]))
+
+    def missing(
+        self, suite: str, contender: str, round_: int, loads: Iterable[str]
+    ) -> Sequence[str]:
+        """Return those of the loads that are not measured."""
+        return [x for x in loads if Key(suite, contender, round_, x) not in self.by_key]
 
     def add(self, key: Key, figures: Json) -> None:
         """Write a cell."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loadtest.bench.one_graph import write_one_graph
-from loadtest.benchmarks.contenders import PEERS, python_of
+from loadtest.benchmarks.contenders import PEERS, Contender, python_of
 from loadtest.http.server_process import ChildProcess
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
@@ -19,29 +19,38 @@ class NotInstalled(OfframpError):
     """A peer's environment could not be made; the message has the installer's last lines."""
 
 
-def install(name: str, folder: Path, python: str, report: Callable[[str], None]) -> None:
-    """Make a peer's environment, unless it is there for these requirements.
+def install(peer: Contender, folder: Path, python: str, report: Callable[[str], None]) -> None:
+    """Make a peer's environment and what it prepares, unless both are there.
 
     Raises:
-        NotInstalled: its packages cannot be installed.
+        NotInstalled: its packages cannot be installed, or its preparation failed.
     """
-    requirements = PEERS / f"{name}.txt"
-    target, done = folder / name, folder / name / "installed.txt"
+    requirements = PEERS / f"{peer.environment}.txt"
+    prepare = PEERS / f"{peer.environment}_prepare.py"
+    target = folder / peer.environment
+    done, prepared = target / "installed.txt", target / "prepared"
     wanted = f"{python}\n{requirements.read_text()}"
-    if done.exists() and done.read_text() == wanted:
-        return
-    report(f"installing {name}")
-    shutil.rmtree(target, ignore_errors=True)
-    _run(python, "-m", "venv", str(target))
-    pip = (str(python_of(folder, name)), "-m", "pip", "install", "--quiet", "--no-compile")
-    _run(*pip, "--disable-pip-version-check", "-r", str(requirements))
-    done.write_text(wanted)
+    if not done.exists() or done.read_text() != wanted:
+        report(f"installing {peer.environment}")
+        shutil.rmtree(target, ignore_errors=True)
+        _run(python, "-m", "venv", str(target))
+        pip = (str(python_of(folder, peer.environment)), "-m", "pip", "install", "--quiet")
+        _run(*pip, "--no-compile", "--disable-pip-version-check", "-r", str(requirements))
+        done.write_text(wanted)
+    if prepare.exists() and not prepared.exists():
+        report(f"preparing {peer.name}'s model")
+        prepared.mkdir()
+        try:
+            _run(*peer.command[:-1], str(prepare))
+        except NotInstalled:
+            shutil.rmtree(prepared)
+            raise
 
 
 def _run(*command: str) -> None:
     with ChildProcess(command) as process:
         if process.status(_INSTALL_S) != 0:
-            raise NotInstalled(f"{' '.join(command)} failed:\n{process.last_lines()}")
+            raise NotInstalled(f"{command[-1]} failed:\n{process.last_lines()}")
 
 
 def write_whole_model(bundle: Bundle, folder: Path, precision: Precision = "int8") -> Path:

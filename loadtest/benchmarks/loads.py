@@ -45,26 +45,43 @@ class Loaded(NamedTuple):
 
 
 class _Connection:
-    """One kept-alive connection to a port of 127.0.0.1, with one request at a time."""
+    """A kept-alive connection to a port of 127.0.0.1, with one request at a time.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self.close = writer.close
+    A server that says `Connection: close` gets a new one, as HAProxy demands when it reloads.
+    """
+
+    _writer: asyncio.StreamWriter | None = None
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def close(self) -> None:
+        """Close it; the next request opens it again."""
+        if self._writer:
+            self._writer.close()
+        self._writer = None
 
     async def send(self, request: bytes, place: int, since_s: float) -> TimedAnswer:
         """Send a request and wait for its answer; a failure is an answer with status 0."""
         status, body = 0, b""
         try:
-            self._writer.write(request)
             async with asyncio.timeout(_TIMEOUT_S):
-                status, body = await self._answer()
+                status, body = await self._asked(request)
         except (OSError, EOFError, ValueError, TimeoutError) as error:
             body = repr(error).encode()
         return TimedAnswer(place, time.perf_counter() - since_s, status, body)
 
-    async def _answer(self) -> tuple[int, bytes]:
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        lines = head.lower().split(b"\r\n")
+    async def _asked(self, request: bytes) -> tuple[int, bytes]:
+        if not self._writer:
+            self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writer.write(request)
+        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        answer = await self._answer(head.split(b"\r\n"))
+        if b"\r\nconnection: close" in head:
+            self.close()
+        return answer
+
+    async def _answer(self, lines: Sequence[bytes]) -> tuple[int, bytes]:
         for line in lines[1:]:
             name, _, value = line.partition(b":")
             if name == b"content-length":
@@ -81,10 +98,6 @@ class _Connection:
         return body
 
 
-async def _connect(port: int) -> _Connection:
-    return _Connection(*await asyncio.open_connection("127.0.0.1", port))
-
-
 def request_bytes(body: Json, path: str = "/v1/classify") -> bytes:
     """Return a POST with this body."""
     content = json.dumps(body).encode()
@@ -97,10 +110,7 @@ def request_bytes(body: Json, path: str = "/v1/classify") -> bytes:
 
 async def status_of(port: int, request: bytes) -> int:
     """Send one request and return the status of its answer; 0 without one."""
-    try:
-        connection = await _connect(port)
-    except OSError:
-        return 0
+    connection = _Connection(port)
     answer = await connection.send(request, 0, 0.0)
     connection.close()
     return answer.status
@@ -118,7 +128,7 @@ async def saturate(port: int, requests: Sequence[bytes], load: ClosedLoop) -> Lo
         return passed_s <= load.limit_s and unfinished
 
     async def client() -> None:
-        connection = await _connect(port)
+        connection = _Connection(port)
         while goes_on():
             place = next(places) % len(requests)
             answers.append(await connection.send(requests[place], place, time.perf_counter()))
@@ -147,7 +157,7 @@ async def arrive(
     late_s = 0.0
 
     async def send(place: int, due_s: float) -> None:
-        connection = idle.pop() if idle else await _connect(port)
+        connection = idle.pop() if idle else _Connection(port)
         answers.append(await connection.send(requests[place], place, due_s))
         if answers[-1].status:
             idle.append(connection)

@@ -1,6 +1,7 @@
 """Measure one contender: its labels first, then its loads, each as a cell."""
 
 import asyncio
+import datetime
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,10 +27,12 @@ from loadtest.http.processes import cost_of
 from loadtest.http.server_process import ServerFailed, ServerProcess, on_free_port
 from loadtest.load.texts import Example
 from serve.errors import OfframpError
+from serve.runtime.hardware import cpu_model
 
-CHECK = "labels"
+CHECK, LEFT_OUT = "labels", "left out"
 _START_S, _CHECK_S, _POLL_S, _WARM_S = 180.0, 180.0, 0.1, 2.0
 _CHECK_CLIENTS = 16
+_AROUND_S, _TRIES = 15.0, 3  # start, check and end; tries of an open loop
 # Rates that the open loop tries, over the closed loop's best.
 _SHARES = tuple(share / 20 for share in range(5, 21))
 
@@ -54,6 +57,12 @@ class Suite(NamedTuple):
         return [CHECK, *closed, *(f"open {bound} ms" for bound in self.bounds_ms)]
 
 
+def expected_s(loads: Sequence[str], seconds: float) -> float:
+    """Return about how long loads of so many seconds take with a contender; none take nothing."""
+    tries = sum(_TRIES if load.startswith("open") else load != CHECK for load in loads)
+    return _AROUND_S + tries * seconds if loads else 0.0
+
+
 class Run(NamedTuple):
     """What all measurements share."""
 
@@ -71,7 +80,7 @@ def measure(contender: Contender, suite: Suite, round_: int, run: Run) -> None:
         WrongAnswers: it failed to answer, or its labels are not the whole model's.
     """
     keys = {load: Key(suite.name, contender.name, round_, load) for load in suite.loads()}
-    if all(key in run.cells.by_key for key in keys.values()):
+    if not run.cells.missing(suite.name, contender.name, round_, suite.loads()):
         return
     singles = [contender.dialect.request([_text(e)], contender.extra) for e in suite.examples]
     with _started(contender, singles[0], run) as (server, start_s):
@@ -179,6 +188,8 @@ def _checked(
         "accuracy": float(np.mean(known)) if known else None,
         "mean_layer": float(np.mean(layers)) if layers else None,
         "statuses": asked,
+        "date": datetime.date.today().isoformat(),
+        "cpu": cpu_model(),
     }
 
 

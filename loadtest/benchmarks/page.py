@@ -1,145 +1,183 @@
-"""The section of the benchmarks' page that `make benchmarks` writes, from the cells."""
+"""The benchmarks' page and the README's table, made of the cells."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
+from loadtest.benchmarks import template
 from loadtest.benchmarks.cells import Cells
 from loadtest.benchmarks.contenders import Contender
-from loadtest.benchmarks.figures import BOUNDS, COLUMNS, OTHERS, Column, losses, measured, span
+from loadtest.benchmarks.figures import (
+    ACCURACY,
+    BALANCED,
+    COLUMNS,
+    CPU,
+    FAST,
+    LAYERS,
+    NEVER,
+    OTHERS,
+    SAME,
+    SAME_AT_LEAST,
+    SPEED_16,
+    SPEED_64,
+    Column,
+    bars,
+    beside,
+    is_own,
+    left_out,
+    losses,
+    measured,
+    shown,
+    span,
+)
 from loadtest.benchmarks.measure import CHECK
+from loadtest.benchmarks.pictures import COSTS, IN_TIME, draw, has_open_loops
 from models.quality.page import table
 
-HEADING = "## Beside what people use instead"
-_SAME = Column("same label %", CHECK, "same", True, 100)
-_ACCURACY = Column("accuracy %", CHECK, "accuracy", True, 100)
-_LAYERS = Column("layers", CHECK, "mean_layer", False)
-_CPU = COLUMNS[-1]
-_PICTURES = ("cost-and-quality.svg", "answers-in-time.svg")
-_INTRO = """    make benchmarks      # an hour or more, on idle cores; it can be stopped
-
-Each server has one core and one thread, the load the other core. All but the pipeline (fp32) run
-the same int8 weights and tokenizer. `same label` is the share of answers that are the whole
-model's. The range over the rounds, which go in opposite order, is in brackets; `-` is not measured.
-"""
-_BIASED = """### Are we biased?
-
-We wrote this server, and chose texts and loads. Against that: each peer's file is in
-`loadtest/benchmarks/peers`, with its pinned packages and the settings shown, which an expert may
-better; all have the same graph, tokenizer and padding by length; a server whose labels
-are not the whole model's is not measured; and what we lose is computed from the tables. One machine
-with two cores says nothing of GPUs or of many cores. Load and server share caches and memory
-bandwidth.
-"""
+BEGIN, END = "<!-- from `make benchmarks` -->", "<!-- end -->"
+_QUALITY = (SAME, ACCURACY, LAYERS)
+_MEANS = (*_QUALITY, CPU, *OTHERS)  # columns without ranges
 
 
 def write_page(page: Path, cells: Cells, contenders: Mapping[str, Contender]) -> None:
-    """Write the section and its pictures; what else an existing page has stays as it is."""
-    page.parent.mkdir(parents=True, exist_ok=True)
-    before = page.read_text() if page.exists() else f"{HEADING}\n"
-    start = before.index(HEADING)
-    end = before.find("\n## ", start + 1)
-    rest = before[end:] if end >= 0 else ""
-    names = measured(cells)
-    if not names:
+    """Write the page and its pictures, if anything was measured."""
+    if not measured(cells):
         return
-    draw(page.parent, cells, next(iter(names)))
-    page.write_text(before[:start] + section(cells, contenders) + rest)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    draw(page.parent, cells, next(iter(measured(cells))))
+    page.write_text(whole_page(cells, contenders))
 
 
-def section(cells: Cells, contenders: Mapping[str, Contender]) -> str:
-    """Return the section."""
+def whole_page(cells: Cells, contenders: Mapping[str, Contender]) -> str:
+    """Return the page."""
     first, *others = measured(cells)
-    costs, in_time = _PICTURES
-    names, lost = measured(cells)[first], [f"* {line}" for line in losses(cells)]
-    if not any(name.startswith("Offramp") for name in names):
-        lost = [f"Offramp was not measured beside {', '.join(names)}."]
+    in_time = has_open_loops(cells, first)
+    checked = [cell for key, cell in cells.by_key.items() if key.load == CHECK]
+    dates = sorted({cell["date"] for cell in checked})
     parts = [
-        f"{HEADING}\n\n{_INTRO}",
-        figures_table(cells, first, (_SAME, _ACCURACY, _LAYERS, *COLUMNS)),
-        f"\n![Processor time against other answers]({costs})",
-        f"![Answers within a bound on p99]({in_time})\n",
-        figures_table(cells, first, OTHERS),
+        template.INTRO,
+        f"Measured on {' to '.join(sorted({dates[0], dates[-1]}))}, {checked[0]['cpu']}.\n",
+        figures_table(cells, first, (*_QUALITY, *COLUMNS)),
+        f"\n![Processor time against other answers]({COSTS})",
+        f"![Answers within a bound on p99]({IN_TIME})\n" if in_time else "",
+        *_losing(cells),
+        template.BIASED,
+        template.HOW.format(seconds=checked[0]["seconds"]),
     ]
+    if in_time:
+        parts.append(f"## Other loads\n\n{figures_table(cells, first, OTHERS)}\n")
     for suite in others:
-        parts.append(f"\n### {suite}\n")
-        parts.append(figures_table(cells, suite, (_SAME, _ACCURACY, _LAYERS, *COLUMNS)))
-    parts.append(f"\n### What a person writes\n\n{written_table(cells, first, contenders)}")
-    said = "\n".join(lost) or "In none of these figures."
-    parts.append(f"\n### Where we lose\n\n{said}\n\n{_BIASED}")
-    return "\n".join(parts)
+        parts.append(f"## {suite}\n\n{figures_table(cells, suite, (*_QUALITY, *COLUMNS))}\n")
+    parts += [template.WRITTEN, f"{written_table(cells, first, contenders)}\n", template.ABSENT]
+    if failed := left_out(cells):
+        parts.append("\n".join(f"* {name}: {why}" for name, why in failed.items()) + "\n")
+    return "\n".join([*parts, template.END])
+
+
+def _losing(cells: Cells) -> Iterator[str]:
+    """Yield the paragraphs on where this server loses."""
+    yield template.LOSE
+    rows = []
+    for bar, found, holds in bars(cells):
+        sign = "at least" if bar.column.more_is_better else "at most"
+        ratio = f"{found.ratio:.2f}"
+        what = f"{bar.suite}, {bar.column.title}: {bar.own} / {found.peer}"
+        rows.append([what, f"{sign} {bar.wanted:g}", ratio if holds else f"**{ratio}**"])
+    yield f"{table(('what', 'wanted', 'measured'), rows)}\n" if rows else "Not measured.\n"
+    lines: dict[str, list[str]] = {}
+    for suite, own, column, found in losses(cells):
+        figure = f"{column.title} {shown(found.own.mean)} ({found.peer} {shown(found.theirs.mean)})"
+        lines.setdefault(f"{suite}, {own}", []).append(figure)
+    if lines:
+        yield template.BEHIND
+        yield "\n".join(f"* {what}: {'; '.join(each)}" for what, each in lines.items()) + "\n"
+    yield from _cheaper(cells)
+
+
+def _cheaper(cells: Cells) -> Iterator[str]:
+    """Yield a sentence for each peer that is cheaper than this server and answers otherwise."""
+    for suite, names in measured(cells).items():
+        own = span(cells, suite, BALANCED, SPEED_64)
+        for name in filter(lambda name: not is_own(name), names):
+            same, speed = span(cells, suite, name, SAME), span(cells, suite, name, SPEED_64)
+            right = span(cells, suite, name, ACCURACY)
+            if not (own and same and right and speed) or same.mean >= SAME_AT_LEAST:
+                continue
+            if speed.mean > own.mean:
+                yield (
+                    f"{name} gives {speed.mean / own.mean:.1f} times as many answers as "
+                    f"`{BALANCED}`, {shown(same.mean)} % of them the whole model's, "
+                    f"{shown(right.mean)} % right.\n"
+                )
 
 
 def figures_table(cells: Cells, suite: str, columns: Sequence[Column]) -> str:
     """Return the table of a suite."""
     rows = [
-        [name, *(found and str(found) for found in _spans(cells, suite, name, columns))]
+        [f"**{name}**" if is_own(name) else name, *_figures(cells, suite, name, columns)]
         for name in measured(cells)[suite]
     ]
     return table((suite, *(column.title for column in columns)), rows)
 
 
-def _spans(cells: Cells, suite: str, name: str, columns: Sequence[Column]) -> Iterator[object]:
-    return (span(cells, suite, name, column) for column in columns)
+def _figures(
+    cells: Cells, suite: str, name: str, columns: Sequence[Column]
+) -> Iterator[str | None]:
+    for column in columns:
+        found = span(cells, suite, name, column)
+        yield found and (shown(found.mean) if column in _MEANS else str(found))
 
 
 def written_table(cells: Cells, suite: str, contenders: Mapping[str, Contender]) -> str:
     """Return what each server takes to write, its batching, and the statuses of some requests."""
     kinds = ("cut off", "wrong type", "health", "metrics")
     rows = []
-    for key, cell in cells.by_key.items():
-        if (key.suite, key.round, key.load) != (suite, 0, CHECK) or key.contender not in contenders:
-            continue
-        contender = contenders[key.contender]
-        lines = contender.file and len(contender.file.read_text().splitlines())
-        statuses = (cell["statuses"][kind] for kind in kinds)
-        rows.append([contender.name, lines or 0, contender.batching, *statuses])
-    head = ("server", "lines", "batching", "JSON cut off", "wrong type", "health", "metrics")
-    return table(head, rows)
-
-
-def draw(folder: Path, cells: Cells, suite: str) -> None:
-    """Draw the two pictures of a suite."""
     names = measured(cells)[suite]
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "0", "font.size": 9}):
-        for file, plot in zip(_PICTURES, (_costs, _in_time), strict=True):
-            _save(folder / file, plot, cells, suite, names)
+    own = [name for name in names if is_own(name)]
+    for name in (name for name in names if name not in own[1:]):
+        found = (c for k, c in cells.by_key.items() if k[:2] == (suite, name) and k.load == CHECK)
+        statuses = next(found)["statuses"]
+        if contender := contenders.get(name):
+            lines = sum(len(file.read_text().splitlines()) for file in contender.files())
+            how = f"{contender.batching} ([docs]({contender.docs}))".removesuffix(" ([docs]())")
+            title = name.partition(", ")[0] if name in own else name
+            rows.append([title, lines, how, *(statuses[kind] for kind in kinds)])
+    return table(
+        ("server", "lines", "batching", "cut off", "wrong type", "health", "metrics"), rows
+    )
 
 
-Plot = Callable[[Axes, Cells, str, Sequence[str]], None]
+def write_readme(readme: Path, cells: Cells) -> None:
+    """Write the README's table between its marks, if this server was measured beside a peer."""
+    text = readme.read_text()
+    if section := readme_table(cells):
+        before, _, rest = text.partition(BEGIN)
+        readme.write_text(f"{before}{BEGIN}\n{section}\n{END}{rest.partition(END)[2]}")
 
 
-def _save(path: Path, plot: Plot, cells: Cells, suite: str, names: Sequence[str]) -> None:
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    plot(axes, cells, suite, names)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, metadata={"Date": None})
-
-
-def _costs(axes: Axes, cells: Cells, suite: str, names: Sequence[str]) -> None:
-    for name in names:
-        cost, same = span(cells, suite, name, _CPU), span(cells, suite, name, _SAME)
-        if cost and same:
-            axes.plot(100 - same.mean, cost.mean, "o", color=_color(name))
-            where = (100 - same.mean, cost.mean)
-            axes.annotate(name, where, xytext=(5, 0), textcoords="offset points")
-    axes.set(xlabel="% of answers other than the whole model's", ylabel=_CPU.title, yscale="log")
-
-
-def _in_time(axes: Axes, cells: Cells, suite: str, names: Sequence[str]) -> None:
-    for shift, column in enumerate(BOUNDS):
-        heights = [found.mean if (found := span(cells, suite, n, column)) else 0 for n in names]
-        places = [place + 0.4 * shift for place in range(len(names))]
-        axes.barh(places, heights, 0.4, label=column.title, alpha=0.6 + 0.4 * shift)
-    axes.set_yticks([place + 0.2 for place in range(len(names))], names)
-    axes.invert_yaxis()
-    axes.set_xlabel("texts/s, Poisson arrivals")
-    axes.legend()
-
-
-def _color(name: str) -> str:
-    return "tab:orange" if name.startswith("Offramp") else "tab:blue"
+def readme_table(cells: Cells) -> str:
+    """Return the README's table, with what it comes to; nothing without this server and a peer."""
+    suite = next(iter(measured(cells)), "")
+    pair = [beside(cells, suite, BALANCED, column) for column in (SPEED_16, SPEED_64)]
+    whole = beside(cells, suite, NEVER, SPEED_64)
+    if not pair[0] or not pair[1] or not whole:
+        return ""
+    says = {
+        whole.peer: (f"{whole.peer}, the fastest other server", "none"),
+        NEVER: ("Offramp, whole model", "none"),
+        BALANCED: ('Offramp, `{"max_disagreement": 0.01}`, the default', "at most 1 %"),
+        FAST: ('Offramp, `{"max_disagreement": 0.03}`', "at most 3 %"),
+    }
+    rows = []
+    for name, (title, other) in says.items():
+        figures = (span(cells, suite, name, column) for column in (LAYERS, SPEED_16, SPEED_64))
+        layers, *speeds = (found and shown(found.mean) for found in figures)
+        rows.append([title, layers or "6", *speeds, other])
+    head = (
+        *("shipped model on SST-2, int8, one core", "layers run, of 6"),
+        *("texts/s, 16 clients", "64 clients", "other answers than the whole model"),
+    )
+    ratios = " and ".join(f"{found.ratio:.2f}" for found in pair if found)
+    return (
+        f"{table(head, rows)}\n\nAt 1 % it gives {ratios} times the answers of the fastest other "
+        "server (16 and 64 clients)."
+    )

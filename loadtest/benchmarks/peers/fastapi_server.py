@@ -15,7 +15,7 @@ class Question(BaseModel):
     inputs: str | list[str]
 
 
-app, model = FastAPI(), WholeModel()
+app = FastAPI()
 waiting: asyncio.Queue[tuple[str | list[str], asyncio.Future[dict]]] = asyncio.Queue()
 working = set()
 
@@ -45,7 +45,7 @@ async def work() -> None:
         while not waiting.empty() and len(batch) < MAX_ROWS:
             batch.append(waiting.get_nowait())
         try:
-            found = await asyncio.to_thread(model.answer, [inputs for inputs, _ in batch])
+            found = await asyncio.to_thread(app.state.model.answer, [inputs for inputs, _ in batch])
         except Exception as error:  # the batch's requests fail, and no others
             found = [error] * len(batch)
         for (_, answer), each in zip(batch, found, strict=True):
@@ -55,6 +55,12 @@ async def work() -> None:
                 answer.set_result(each)
 
 
-if __name__ == "__main__":
+def serve(model: object) -> None:
+    """Serve what answers a list of requests."""
+    app.state.model = model
     port = int(sys.argv[1])
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
+
+
+if __name__ == "__main__":
+    serve(WholeModel())

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from tokenizers import Tokenizer
 
 MAX_ROWS = 32
@@ -29,17 +28,24 @@ class WholeModel:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.enable_truncation(facts["max_tokens"])
         self._tokenizer.no_padding()
-        self._session = self._opened(folder / "one_graph.onnx")
-        self._inputs = [given.name for given in self._session.get_inputs()]
+        self.open(folder / "one_graph.onnx")
 
-    def _opened(self, graph: Path) -> ort.InferenceSession:
+    def open(self, graph: Path) -> None:
+        """Load the graph."""
+        import onnxruntime as ort  # which OpenVINO's and Model2Vec's servers lack
+
         options = ort.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         if "vnni" not in Path("/proc/cpuinfo").read_text():
             # Else the fast int8 kernels saturate.
             options.add_session_config_entry("session.x64quantprecision", "1")
-        return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self._session = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self._inputs = [given.name for given in self._session.get_inputs()]
+
+    def logits(self, known: dict[str, Any]) -> Any:
+        """Return the logits of a batch, whose inputs are given by name."""
+        return self._session.run(None, {name: known[name] for name in self._inputs})[0]
 
     def answer(self, requests: Sequence[str | list[str]]) -> list[dict[str, Any]]:
         """Return an answer for each request, which is a text or several; all share batches."""
@@ -52,7 +58,7 @@ class WholeModel:
         ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         results: list[dict[str, Any]] = [{}] * len(texts)
         for places in _batches([len(row) for row in ids]):
-            logits = self._logits([ids[place] for place in places])
+            logits = self._padded([ids[place] for place in places])
             shares = np.exp(logits - logits.max(axis=1, keepdims=True))
             shares /= shares.sum(axis=1, keepdims=True)
             for place, row in zip(places, shares, strict=True):
@@ -60,14 +66,14 @@ class WholeModel:
                 results[place] = {"label": self.labels[best], "score": float(row[best])}
         return results
 
-    def _logits(self, rows: Sequence[Sequence[int]]) -> Any:
+    def _padded(self, rows: Sequence[Sequence[int]]) -> Any:
         mask = np.zeros((len(rows), max(map(len, rows))), np.int64)
         ids = np.full_like(mask, self._pad_id)
         for place, row in enumerate(rows):
             mask[place, : len(row)] = 1
             ids[place, : len(row)] = row
-        known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        return self._session.run(None, {name: known[name] for name in self._inputs})[0]
+        types = np.zeros_like(ids)
+        return self.logits({"input_ids": ids, "attention_mask": mask, "token_type_ids": types})
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -13,31 +13,47 @@ from loadtest.bench.one_graph import write_one_graph
 from loadtest.bench.whole_model import OneGraph
 from loadtest.benchmarks import __main__ as command
 from loadtest.benchmarks.cells import Cells, Key
-from loadtest.benchmarks.figures import losses
+from loadtest.benchmarks.contenders import offramp, peers
+from loadtest.benchmarks.figures import BALANCED, NEVER, bars, losses
 from loadtest.benchmarks.last_head import LastHeadOnly
-from loadtest.benchmarks.measure import highest
-from loadtest.benchmarks.page import HEADING, write_page
+from loadtest.benchmarks.measure import CHECK, LEFT_OUT, highest
+from loadtest.benchmarks.page import (
+    BEGIN,
+    END,
+    readme_table,
+    whole_page,
+    write_page,
+    write_readme,
+)
 from serve.bundle.loader import Bundle
 from serve.runtime.ort_session import plain_options
 from tests.support.tiny import tiny_model
 
 torch = pytest.importorskip("torch")
 
-LABELS = {"same": 1.0, "accuracy": 0.9, "mean_layer": None, "start_s": 2.0}
+LABELS = {"same": 1.0, "accuracy": 0.9, "mean_layer": None, "start_s": 2.0, "cpu": "Zen 4"}
 LABELS |= {"statuses": {"cut off": 400, "wrong type": 422, "health": 200, "metrics": None}}
+LABELS |= {"date": "2026-11-28"}
 EIGHT = {"seconds": 8.0}
 CLOSED = {"p50_ms": 5.0, "p99_ms": 9.0, "cpu_s_per_1000": 2.0, "memory_mb": 100.0}
+MAIN = "sst2-minilm"
+
+
+def add(cells: Cells, name: str, speed: float, same: float = 1.0, **figures: float) -> None:
+    """Add two rounds of a contender."""
+    for round_ in range(2):
+        cells.add(Key(MAIN, name, round_, CHECK), LABELS | {"same": same})
+        found = CLOSED | {"per_second": speed + 10 * round_} | figures
+        for clients in (16, 64):
+            cells.add(Key(MAIN, name, round_, f"closed {clients} x 1"), found)
 
 
 @pytest.fixture
 def cells(tmp_path: Path) -> Cells:
-    """Return two rounds of a peer that is faster than this server."""
+    """Return a peer that is faster than this server at full depth."""
     found = Cells(tmp_path / "cells.jsonl", EIGHT)
-    for name, speed in (("mosec", 500.0), ("Offramp, never", 400.0)):
-        for round_ in range(2):
-            found.add(Key("sst2", name, round_, "labels"), LABELS)
-            figures = CLOSED | {"per_second": speed + 10 * round_}
-            found.add(Key("sst2", name, round_, "closed 16 x 1"), figures)
+    add(found, "mosec", 500.0)
+    add(found, NEVER, 400.0)
     return found
 
 
@@ -48,38 +64,83 @@ def test_cells_are_read_again_but_not_a_line_that_was_cut_short(
     path.write_text(path.read_text() + '{"suite": "ss')
     again = Cells(path, EIGHT)
     assert again.by_key == cells.by_key
-    again.add(Key("sst2", "BentoML", 0, "labels"), LABELS)
-    assert len(Cells(path, EIGHT).by_key) == 9
+    again.add(Key(MAIN, "BentoML", 0, CHECK), LABELS)
+    assert len(Cells(path, EIGHT).by_key) == 13
     assert not Cells(path, {"seconds": 2.0}).by_key, "shorter loads are no figures of this run"
 
 
-def test_figure_in_which_a_peer_is_ahead_is_named_and_no_other(cells: Cells) -> None:
-    key = Key("sst2", "LitServe", 0, "closed 16 x 1")
-    cells.add(key, CLOSED | {"per_second": 300.0, "memory_mb": 99.9})
-    assert list(losses(cells)) == [
-        "sst2, texts/s, 16 clients: never 405, mosec 505.",
-        "sst2, MB: never 100, LitServe 99.9.",
+def test_only_figures_outside_both_ranges_and_of_peers_with_the_same_labels_are_losses(
+    cells: Cells,
+) -> None:
+    add(cells, "LitServe", 405.0, memory_mb=99.9)
+    add(cells, "Model2Vec", 2000.0, same=0.8, memory_mb=10.0)
+    assert [(column.title, found.peer) for _, _, column, found in losses(cells)] == [
+        ("texts/s, 16 clients", "mosec"),
+        ("texts/s, 64 clients", "mosec"),
+        ("MB", "LitServe"),
     ]
+
+
+def test_bars_are_held_against_the_best_peer_and_missed_ones_stand_out(cells: Cells) -> None:
+    add(cells, BALANCED, 800.0, same=0.99, p99_ms=9.5)
+    held = {(bar.own, bar.column.title): holds for bar, _, holds in bars(cells)}
+    assert held == {
+        (NEVER, "texts/s, 64 clients"): False,
+        (BALANCED, "texts/s, 16 clients"): True,
+        (BALANCED, "texts/s, 64 clients"): True,
+        (BALANCED, "p99 ms, 16 clients"): False,
+        (BALANCED, "p99 ms, 64 clients"): False,
+    }
+    assert "at least 0.97 | **0.80** |" in whole_page(cells, {})
 
 
 def test_page_without_this_server_claims_no_victory(tmp_path: Path) -> None:
     alone = Cells(tmp_path / "cells.jsonl", EIGHT)
-    alone.add(Key("sst2", "mosec", 0, "labels"), LABELS)
-    write_page(tmp_path / "page.md", alone, {})
-    assert "Offramp was not measured beside mosec." in (tmp_path / "page.md").read_text()
+    add(alone, "mosec", 500.0)
+    assert "Not measured." in whole_page(alone, {})
+    assert not readme_table(alone)
 
 
-def test_page_shows_ranges_and_leaves_other_sections_alone(cells: Cells, tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"# Title\n\n{HEADING}\n\nold\n\n## Next\n\nstays\n")
-    write_page(page, cells, {})
+def test_page_of_all_contenders_is_whole_and_short(cells: Cells, tmp_path: Path) -> None:
+    described = {each.name: each for each in peers(tmp_path, {})}
+    described |= {each.name: each for each in offramp(tmp_path, ("balanced", "fast"))}
+    for name in described:
+        add(cells, name, 300.0)
+    for other in ("sst2-mpnet", "agnews-minilm", "long texts"):
+        for name in ("mosec", NEVER, BALANCED):
+            cells.add(Key(other, name, 0, CHECK), LABELS)
+    for bound in (50, 100):
+        cells.add(Key(MAIN, "mosec", 0, f"open {bound} ms"), {"per_second": 90.0})
+    cells.add(Key(MAIN, "Caffe", 0, LEFT_OUT), {"why": "cannot be installed"})
+    page = tmp_path / "docs" / "page.md"
+    write_page(page, cells, described)
     text = page.read_text()
-    assert text.startswith("# Title\n")
-    assert text.endswith("## Next\n\nstays\n")
-    assert "old" not in text
-    assert "| mosec | 100 | 90 | - | 505 (500 to 510) |" in text
-    for picture in re.findall(r"\]\((\S+)\)", text):
-        assert (tmp_path / picture).stat().st_size < 200_000
+    assert "* Caffe (sst2-minilm): cannot be installed" in text
+    assert "| mosec | 100 | 90 | - | 305 (300-310) |" in text
+    assert len(re.findall(r"\S*\w\S*", text)) <= 1500
+    pictures = re.findall(r"!\[.*\]\((\S+)\)", text)
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert (page.parent / picture).stat().st_size < 200_000
+
+
+def test_readme_gets_the_fastest_peer_and_keeps_what_surrounds_its_marks(
+    cells: Cells, tmp_path: Path
+) -> None:
+    add(cells, BALANCED, 757.5, same=0.99)
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_readme(readme, cells)
+    text = readme.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n|")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "| mosec, the fastest other server | 6 | 505 | 505 | none |" in text
+    assert "gives 1.51 and 1.51 times" in text
+
+
+def test_readme_of_this_project_has_the_marks() -> None:
+    text = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+    assert text.index(BEGIN) < text.index(END)
 
 
 @pytest.mark.parametrize(("bound", "found"), [(0.0, 0.0), (0.5, 0.4), (2.0, 0.8)])

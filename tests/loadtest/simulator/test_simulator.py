@@ -178,7 +178,7 @@ def test_the_highest_rate_within_the_bound_keeps_it_and_little_more_breaks_it() 
 TRAFFIC = Traffic(read_mix("deebert:5", 12))
 
 
-# The ratios of docs/benchmarks.md.
+# The ratios of docs/measurements.md.
 @pytest.mark.parametrize(
     ("preset", "ratio"), [("h100", 1.16), ("small-gpu-like", 1.85), ("cpu-like", 2.32)]
 )
