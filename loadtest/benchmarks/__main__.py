@@ -19,6 +19,7 @@ from loadtest.benchmarks.cells import Cells, Key
 from loadtest.benchmarks.contenders import Contender, offramp, peers
 from loadtest.benchmarks.cores import on, share_cores
 from loadtest.benchmarks.environments import NotInstalled, install, write_whole_model
+from loadtest.benchmarks.figures import BALANCED, FAST, NEVER
 from loadtest.benchmarks.measure import LEFT_OUT, Run, Suite, WrongAnswers, expected_s, measure
 from loadtest.benchmarks.page import write_page, write_readme
 from loadtest.benchmarks.peers import whole_model
@@ -28,9 +29,9 @@ from loadtest.load.texts import Example, load_texts, made_up
 from serve.bundle.loader import Bundle, load_bundle
 
 _MAIN = ("sst2-minilm", "sst2")
-_OTHERS = (("sst2-mpnet", "sst2"), ("agnews-minilm", "agnews"))
+_OTHERS = (("sst2-mpnet", "sst2"), ("sst2-cascade", "sst2"), ("agnews-minilm", "agnews"))
 _LONG = "long texts"
-_FEW = ("ONNX Runtime + FastAPI", "mosec", "Offramp, never", "Offramp, balanced")
+_FEW = ("ONNX Runtime + FastAPI", "mosec", NEVER, BALANCED, FAST)
 _ALL_LOADS = ((1, 1), (16, 1), (64, 1), (16, 32))
 _FEW_LOADS = ((16, 1), (64, 1))
 _BOUNDS_MS = (50, 100)

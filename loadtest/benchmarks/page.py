@@ -146,12 +146,31 @@ def written_table(cells: Cells, suite: str, contenders: Mapping[str, Contender])
     )
 
 
+_FURTHER = {
+    "agnews-minilm": "AG News, six layers and a table before them",
+    "sst2-mpnet": "SST-2, twelve layers",
+    "sst2-cascade": "SST-2, twelve layers and the shipped model before them",
+}
+
+
 def write_readme(readme: Path, cells: Cells) -> None:
     """Write the README's table between its marks, if this server was measured beside a peer."""
     text = readme.read_text()
     if section := readme_table(cells):
         before, _, rest = text.partition(BEGIN)
         readme.write_text(f"{before}{BEGIN}\n{section}\n{END}{rest.partition(END)[2]}")
+
+
+def _further_rows(cells: Cells, suite: str, title: str) -> Iterator[list[str | None]]:
+    """Yield the rows of another model: the fastest peer's, and this server's at 3 %."""
+    found = beside(cells, suite, FAST, SPEED_64)
+    if found is None:
+        return
+    of_server = {found.peer: (found.peer, "none"), FAST: ("Offramp", "at most 3 %")}
+    for name, (server, other) in of_server.items():
+        figures = (span(cells, suite, name, column) for column in (LAYERS, SPEED_16, SPEED_64))
+        layers, *speeds = (each and shown(each.mean) for each in figures)
+        yield [f"{title}, {server}", layers or "all", *(speed or "-" for speed in speeds), other]
 
 
 def readme_table(cells: Cells) -> str:
@@ -172,8 +191,10 @@ def readme_table(cells: Cells) -> str:
         figures = (span(cells, suite, name, column) for column in (LAYERS, SPEED_16, SPEED_64))
         layers, *speeds = (found and shown(found.mean) for found in figures)
         rows.append([title, layers or "6", *speeds, other])
+    for further, title in _FURTHER.items():
+        rows += _further_rows(cells, further, title)
     head = (
-        *("shipped model on SST-2, int8, one core", "layers run, of 6"),
+        *("int8, one core; the first four: shipped model, SST-2", "layers run"),
         *("texts/s, 16 clients", "64 clients", "other answers than the whole model"),
     )
     ratios = " and ".join(f"{found.ratio:.2f}" for found in pair if found)
