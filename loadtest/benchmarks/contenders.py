@@ -246,6 +246,6 @@ def offramp(
                 health="/health/live",
                 metrics="/metrics",
                 exact=SAME_GRAPH if name == "never" else 0.0,
-                extra=extra,
+                extra=extra | {"truncate": True},  # as the others do
                 command=(*command, *flags, "--port"),
             )

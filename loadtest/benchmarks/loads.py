@@ -41,7 +41,6 @@ class Loaded(NamedTuple):
 
     answers: list[TimedAnswer]  # in order of their end
     seconds: float  # from the first request to the last answer
-    late_s: float = 0.0  # longest delay between due and sent (open loop)
 
 
 class _Connection:
@@ -154,7 +153,6 @@ async def arrive(
     began_s = time.perf_counter()
     idle: list[_Connection] = []
     answers: list[TimedAnswer] = []
-    late_s = 0.0
 
     async def send(place: int, due_s: float) -> None:
         connection = idle.pop() if idle else _Connection(port)
@@ -169,7 +167,6 @@ async def arrive(
             if due_s - began_s > seconds:
                 break
             await asyncio.sleep(due_s - time.perf_counter())
-            late_s = max(late_s, time.perf_counter() - due_s)
             place = number % len(requests)
             if len(outstanding) >= most_outstanding:
                 answers.append(TimedAnswer(place, 0.0, 0, b"too many outstanding"))
@@ -179,4 +176,4 @@ async def arrive(
             task.add_done_callback(outstanding.discard)
     for connection in idle:
         connection.close()
-    return Loaded(answers, time.perf_counter() - began_s, late_s)
+    return Loaded(answers, time.perf_counter() - began_s)

@@ -32,7 +32,7 @@ from serve.runtime.hardware import cpu_model
 CHECK, LEFT_OUT = "labels", "left out"
 _START_S, _CHECK_S, _POLL_S, _WARM_S = 180.0, 180.0, 0.1, 2.0
 _CHECK_CLIENTS = 16
-_AROUND_S, _TRIES = 15.0, 3  # start, check and end; tries of an open loop
+_AROUND_S, _TRIES = 25.0, 3  # start, check and end; tries of an open loop
 # Rates that the open loop tries, over the closed loop's best.
 _SHARES = tuple(share / 20 for share in range(5, 21))
 
