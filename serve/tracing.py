@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ class Tracing:
             span.set_status(StatusCode.ERROR)
         span.end()
 
-    def record(self, span: "Span", request: Classification, exit_layers: Sequence[int]) -> None:
+    def record(self, span: "Span", request: Classification) -> None:
         """Add what a model has done to the span of its request."""
         from opentelemetry.trace import set_span_in_context
 
@@ -76,11 +76,14 @@ class Tracing:
             left_queue_s = time.monotonic()  # refused while it waited
         add("queue", (rows[0].admitted_s, left_queue_s), {"offramp.rows": len(rows)})
         # Rows that were in one batch share the record of its run.
+        traits = request.classifier.traits
         for run in dict.fromkeys(run for row in rows for run in row.segment_trace or ()):
             attributes = {
-                "offramp.layer": exit_layers[run.exit_index],
+                "offramp.layer": traits.layer_of(run.exit_index),
                 "offramp.batch.rows": run.num_rows,
             }
+            if own := traits.small_layer(run.exit_index):
+                attributes["offramp.small_layer"] = own
             add("segment", (run.began_s, run.ended_s), attributes)
 
 

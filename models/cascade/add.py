@@ -19,7 +19,7 @@ _FRONT = FolderKind("small model", MANIFEST, TrainingFailed)
 
 
 def add_small(folder: Path, small_folder: Path) -> None:
-    """Copy a small model into a bundle, in the place of an older one.
+    """Copy a small model into a bundle, in the place of an older one, whose files stay.
 
     Args:
         folder: the large model's bundle.
@@ -46,9 +46,6 @@ def add_small(folder: Path, small_folder: Path) -> None:
             shutil.copyfile(small.folder / name, fresh / name)
     content = (small.folder / MANIFEST).read_bytes()
     store_before(bundle, {"small": facts}, {facts.manifest: content})
-    older = bundle.manifest.small
-    if older and older.folder != facts.folder:
-        shutil.rmtree(bundle.folder / older.folder, ignore_errors=True)
 
 
 def _layer_cost(large: Bundle, small: Bundle) -> float:

@@ -17,6 +17,7 @@ from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
 from serve.engine.shape import ModelShape
 from serve.errors import InvalidRequest, OfframpError
+from serve.rules.criterion import Reason
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.tokenizer import Text, Tokens
 
@@ -137,11 +138,13 @@ class Predictor:
         for place, result in _run(self._small_core, [*first.values()]).items():
             if not isinstance(result, Answer):
                 found[place] = result
-            elif answer := exits.answer(first[place], result):
+            elif (answer := exits.answer(first[place], result)).reason is not Reason.FINAL:
                 found[place] = answer
         return found
 
     def _asked(self, exit_index: int) -> tuple[int, ...]:
+        if exit_index < 0:
+            return ()
         heard = min(self._model.rule.first_heard, exit_index)
         return self._model.shape.exits[heard : exit_index + 1]
 

@@ -1,5 +1,6 @@
 """The commands `offramp calibrate` and `offramp recommend`."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -136,9 +137,10 @@ def calibrate(
     server next starts.
     """
     from models.cascade.add import add_small
-    from models.quality.calibrate import CalibrationJob
+    from models.quality.calibrate import Calibrated, CalibrationJob
     from models.quality.calibrate import calibrate as run
     from models.quality.summary import next_command, outcome, screen, served
+    from models.quality.undo import undone_without
     from models.table.add import add_table
 
     job = CalibrationJob(
@@ -160,9 +162,10 @@ def calibrate(
     )
     console = Console(highlight=False, soft_wrap=True)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    done = []
+    done: list[Calibrated] = []
     try:
-        with notes_to(errors):
+        undo = undone_without(done, bundle) if small or table else nullcontext()
+        with notes_to(errors), undo:
             if small:
                 add_small(bundle, small)
             if table:

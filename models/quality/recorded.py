@@ -13,10 +13,11 @@ from models.data.examples import Example, Target
 from models.quality.answers import read_answers, right_answers
 from models.quality.source import BundleSource, Source
 from serve.classifier.score_map import ScoreMap
-from serve.classifier.small_exits import label_order
+from serve.classifier.small_exits import SmallExits, label_order
 from serve.engine.runner import StepOutput
 from serve.rules.replay import Logits, Recording, Taken
 from serve.rules.signals import decisions, probabilities
+from serve.tokenization.inputs import pieces_of
 from serve.tokenization.tokenizer import Text, Tokens
 
 ROWS_PER_BATCH = 32
@@ -136,7 +137,7 @@ def recorded(
     found = _empty(source, tokens, None if labels is None else _gold(source, texts, labels, tokens))
     if source.table:
         found.logits[0] = source.table.of_texts([each.input_ids for each in tokens])
-    if source.small:
+    if isinstance(source, BundleSource) and source.small:
         first = source.traits.num_before - len(source.small.traits.exits)
         found.logits[first : source.traits.num_before] = _in_front(source, source.small, texts)
     _run(source, tokens, found, advance)
@@ -150,13 +151,17 @@ def full_depth(source: Source, tokens: Sequence[Tokens], advance: Callable[[int]
     return found.logits[-1]
 
 
-def _in_front(large: Source, small: BundleSource, texts: Sequence[Text]) -> Logits:
-    """Return what every exit of the small model says; NaN of texts that are long for it."""
-    tokens = small.read(texts)
-    found = _empty(small, tokens, None)
-    _run(small, tokens, found, lambda rows: None)
-    logits = found.of_exits.logits[..., label_order(small.traits.labels, large.traits.labels)]
-    logits[:, found.num_tokens >= small.max_tokens] = np.nan
+def _in_front(large: BundleSource, small: BundleSource, texts: Sequence[Text]) -> Logits:
+    """Return what every exit of the small model says; NaN of texts that it does not see."""
+    exits = SmallExits(large.bundle)
+    tokens = [own for piece in pieces_of(texts) for own in exits.read(piece, large.plain)]
+    seen = [place for place, own in enumerate(tokens) if own]
+    own_tokens = [own for own in tokens if own]
+    found = _empty(small, own_tokens, None)
+    _run(small, own_tokens, found, lambda rows: None)
+    order = label_order(small.traits.labels, large.traits.labels)
+    logits = np.full((len(small.traits.exits), len(texts), len(order)), np.nan, np.float32)
+    logits[:, seen] = found.of_exits.logits[..., order]
     return logits
 
 

@@ -121,7 +121,7 @@ async def classify(
         if not request.queued:
             client.take_unqueued(found.num_tokens)
         if context.tracing and request.span:
-            context.tracing.record(request.span, found, classifier.traits.exits)
+            context.tracing.record(request.span, found)
     if flag is None and asked.timeout_ms is not None:
         check_complete(request, found)
     _note(request, found)

@@ -11,6 +11,7 @@ from serve.engine.row import Answer, BatchStats, Deliver, Outcome, Row
 from serve.engine.scheduler import BatchLimits
 from serve.engine.warm_up import WarmUp, measure
 from serve.errors import OfframpError
+from serve.rules.criterion import Reason
 
 
 class StageObserver(Protocol):
@@ -63,10 +64,16 @@ class Cascade:
         Errors are those of `Engine.submit`.
         """
         first = [SmallRow(row, self._exits) for row in rows if row.in_front]
-        if others := [row for row in rows if not row.in_front]:
+        others = [row for row in rows if not row.in_front]
+        if others:
             self._large.submit(others)
-        if first:
-            self.engine.submit(first)
+        try:
+            if first:
+                self.engine.submit(first)
+        except OfframpError:
+            for row in others:
+                row.cancelled = True
+            raise
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         settled = (self._settled(cast("SmallRow", row), result) for row, result in outcomes)
@@ -77,9 +84,11 @@ class Cascade:
         """Return the outcome of the row behind; None if the large model will have one."""
         if isinstance(result, OfframpError):
             return Outcome(row.behind, result)
-        if answer := self._exits.answer(row, result):
+        answer = self._exits.answer(row, result)
+        if answer.reason is not Reason.FINAL:
             self._observer.answer(result, row.num_tokens)
             return Outcome(row.behind, answer)
+        row.behind.so_far = answer._replace(reason=Reason.DEADLINE)
         try:
             self._large.submit([row.behind])
         except OfframpError as error:

@@ -197,7 +197,9 @@ class Classifier:
     def stop(self, drain_s: float) -> None:
         """Answer the admitted requests, then end; those unanswered after `drain_s` are given up."""
         # The small model first: what it does not answer goes on to the large one.
-        if not all([engine.stop(drain_s) for engine in self.engines]):
+        ends_s = self.engine.clock() + drain_s
+        ended = [engine.stop(max(0.0, ends_s - engine.clock())) for engine in self.engines]
+        if not all(ended):
             log.warning("%s: stopped with requests unanswered", self.name)
         self.audits.stop()
 

@@ -14,6 +14,7 @@ from serve.bundle.loader import TOKENIZER, Bundle
 from serve.classifier.exit_costs import Runner
 from serve.engine.row import Answer, Row
 from serve.engine.shape import ModelShape
+from serve.errors import InvalidRequest
 from serve.rules import ConfidenceRule
 from serve.rules.criterion import Reason
 from serve.runtime.placement import Placement, build_runner
@@ -45,6 +46,7 @@ class SmallRow(Row):
             ahead_tokens=behind.ahead_tokens,
             client=behind.client,
             exit_trace=None if behind.exit_trace is None else [],
+            segment_trace=None if behind.segment_trace is None else [],
         )
 
     @property
@@ -80,7 +82,7 @@ class SmallExits:
     def read(self, inputs: Sequence[Input], plain: bool) -> list[Tokens | None]:
         """Return the tokens of inputs; None of those that go to the large model at once.
 
-        These are long texts, and ids of tokens that the small model does not know.
+        These are long texts, and what the small model cannot read.
 
         Args:
             inputs: texts and ids that the large model takes.
@@ -88,22 +90,29 @@ class SmallExits:
         """
         known = [i for i, each in enumerate(inputs) if self._same_ids or not isinstance(each, Ids)]
         found: list[Tokens | None] = [None] * len(inputs)
-        texts = [each for i in known if not isinstance(each := inputs[i], Ids)]
-        read = iter(self._reader.read(texts, truncate=True, plain=plain) if texts else ())
-        for i in known:
-            given = inputs[i]
-            ids = self._of_ids(given) if isinstance(given, Ids) else next(read)
-            found[i] = ids if len(ids.input_ids) < self.max_tokens else None
+        for i, ids in zip(known, self._read([inputs[i] for i in known], plain), strict=True):
+            found[i] = ids if ids and len(ids.input_ids) < self.max_tokens else None
         return found
 
-    def _of_ids(self, given: Ids) -> Tokens:
-        ids = np.array(given.input_ids, np.int64)
-        types = np.zeros_like(ids) if given.token_type_ids is None else given.token_type_ids
-        return Tokens(ids, np.array(types, np.int64))
+    def _read(self, inputs: Sequence[Input], plain: bool) -> Sequence[Tokens | None]:
+        try:
+            return self._reader.read(inputs, truncate=True, plain=plain)
+        except InvalidRequest:
+            if len(inputs) == 1:
+                return [None]
+        return [tokens for each in inputs for tokens in self._read([each], plain)]
 
-    def answer(self, row: SmallRow, result: Answer) -> Answer | None:
-        """Return the small model's answer as the large one's; None if the text goes on."""
+    def answer(self, row: SmallRow, result: Answer) -> Answer:
+        """Return the small model's answer as the large one's; its reason is final if it goes on.
+
+        What a row has recorded in the small model is put down in the row behind it.
+        """
         behind, num_exits = row.behind, len(self.shape.exits)
+        behind.admitted_s, behind.started_s = row.admitted_s, row.started_s
+        if row.segment_trace and behind.segment_trace is not None:
+            behind.segment_trace += [
+                run._replace(exit_index=run.exit_index - num_exits) for run in row.segment_trace
+            ]
         if behind.exit_trace is not None:
             behind.exit_trace += [
                 each._replace(
@@ -113,14 +122,14 @@ class SmallExits:
             ]
         assert behind.rule.small is not None
         least = float(np.float32(behind.rule.small.threshold))
-        if result.reason in (Reason.FINAL, Reason.MAX_LAYER) and not result.signal >= least:
-            return None
-        late, index = result.reason is Reason.DEADLINE, result.exit_index - num_exits
+        reason, index = result.reason, result.exit_index - num_exits
+        if reason is not Reason.DEADLINE:
+            reason = Reason.CONFIDENT if result.signal >= least else Reason.FINAL
         return result._replace(
             logits=result.logits[self._order],
             exit_index=index,
             head_index=index,
-            reason=Reason.DEADLINE if late else Reason.CONFIDENT,
+            reason=reason,
             exit_trace=behind.exit_trace or (),
         )
 

@@ -77,6 +77,8 @@ def outcome_of(
     if non_finite:
         return Outcome(row, non_finite_output(traits.exits[head_index]))
     queue_s, compute_s = row.started_s - row.admitted_s, now_s - row.started_s
+    if row.so_far:
+        queue_s, compute_s = queue_s + row.so_far.queue_s, compute_s + row.so_far.compute_s
     trace = () if row.exit_trace is None else row.exit_trace
     times_s = queue_s, compute_s
     answer = Answer(logits, exit_index, reason, signal, *times_s, head_index, label, trace)
@@ -158,8 +160,9 @@ def expired(row: Row, now_s: float) -> bool:
 
 def refusal(row: Row) -> Outcome:
     """Return the outcome of an expired row that no segment has seen."""
-    error: OfframpError = client_left() if row.cancelled else DeadlineExceeded()
-    return Outcome(row, error)
+    if row.cancelled:
+        return Outcome(row, client_left())
+    return Outcome(row, row.so_far or DeadlineExceeded())
 
 
 def client_left() -> OfframpError:

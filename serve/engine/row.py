@@ -95,6 +95,8 @@ class Row:
         client: who has sent it; clients share the queue and the machine.
         segment_trace: collects the runs that the row is in; None if it was not asked for.
         in_front: token ids and types for the small model in front; None if it is not to be run.
+        so_far: what the small model in front has said, with which the row leaves if its deadline
+            passes before its first exit here; None without.
         num_tokens: length, special tokens included.
     """
 
@@ -114,6 +116,7 @@ class Row:
     client: str = ""
     segment_trace: list[SegmentTrace] | None = None
     in_front: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    so_far: "Answer | None" = None
     num_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:

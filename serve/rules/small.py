@@ -1,7 +1,7 @@
 """A small model in front of a large one: its exits are further places where texts may leave."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -31,6 +31,10 @@ class SmallRule(RequestModel):
         return sum(layer <= (self.max_layer or layer) for layer in exits) - 1
 
 
+# Of a small model's bundle, inside the large one's.
+FOLDER: Final = "small-{}"
+
+
 class SmallModel(Frozen):
     """What a large model's bundle says of the small model in front of it.
 
@@ -56,7 +60,7 @@ class SmallModel(Frozen):
     @property
     def folder(self) -> str:
         """Where its bundle lies, inside the large model's."""
-        return f"small-{self.sha256[:12]}"
+        return FOLDER.format(self.sha256[:12])
 
     @property
     def manifest(self) -> str:
