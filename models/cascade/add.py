@@ -1,6 +1,7 @@
 """`offramp calibrate --small`: a small model's bundle becomes the front of a large one's."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from models.errors import TrainingFailed
@@ -45,6 +46,9 @@ def add_small(folder: Path, small_folder: Path) -> None:
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(small.folder / name, fresh / name)
     content = (small.folder / MANIFEST).read_bytes()
+    if older := bundle.manifest.small:
+        files = {n: h for n, h in bundle.manifest.files.items() if n != older.manifest}
+        bundle = replace(bundle, manifest=bundle.manifest.model_copy(update={"files": files}))
     store_before(bundle, {"small": facts}, {facts.manifest: content})
 
 

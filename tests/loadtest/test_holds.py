@@ -21,7 +21,7 @@ def test_every_draw_is_compared_with_its_bounds_with_a_table_and_without(
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     found = [dict(zip(head, row, strict=True)) for row in rows]
-    assert [row["rules"] for row in found] == ["exits"] * 5 + ["table and exits"] * 5
+    assert [row["rules"] for row in found] == ["exits"] * 5 + ["what is before, and exits"] * 5
     loosest = [row for row in found if row["epsilon"] == "5 %"]
     assert all(1 <= float(row["layers"]) < 4 for row in loosest)
     assert all(0 < float(row["other answers %"]) <= 5 for row in loosest)

@@ -31,6 +31,7 @@ def test_model_is_described_completely(server: LiveServer, bundle_folder: Path) 
         "layers": DEPTH,
         "exits": [{"layer": layer, "temperature": 1.0} for layer in range(1, DEPTH + 1)],
         "table": None,
+        "small": None,
         "device": "cpu",
         "precision": "fp32",
         "precisions": ["fp32", "int8"],
