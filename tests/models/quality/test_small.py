@@ -23,6 +23,7 @@ from models.quality.source import BundleSource
 from serve.bundle.loader import load_bundle
 from serve.policy.ladder import Ladder
 from serve.rules import ConfidenceRule
+from serve.rules.small import SmallRule
 from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text
 from tests.models.quality.conftest import MakeBundle, MakeData
@@ -32,7 +33,7 @@ from tests.serve.support.small_models import MOST_TOKENS, NUM_SMALL_EXITS, write
 from tests.support.tiny import WORDS
 
 QUIET = Console(quiet=True)
-RULE = ConfidenceRule(threshold=0.9, small=0.7)
+RULE = ConfidenceRule(threshold=0.9, small=SmallRule(threshold=0.7))
 
 
 def texts_in(path: Path) -> list[str]:

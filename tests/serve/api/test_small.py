@@ -19,8 +19,8 @@ from tests.support.patience import until
 
 DEPTH = EXITS[-1]
 EXITS_ALONE = {"rule": "confidence", "threshold": 0.9, "fallback": "last"}
-RULE = {**EXITS_ALONE, "small": 0.0}  # all leave at the small model's first exit
-GOES_ON = {**EXITS_ALONE, "small": 1.0}
+RULE = {**EXITS_ALONE, "small": {"threshold": 0.0}}  # all leave at the small model's first exit
+GOES_ON = {**EXITS_ALONE, "small": {"threshold": 1.0}}
 FLAG = {"positive": 0.5}
 PATH = "/v1/models/tiny/policy"
 

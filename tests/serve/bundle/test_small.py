@@ -65,7 +65,7 @@ def _task(manifest: dict[str, Any]) -> None:
     ("change", "wrong"),
     [
         (_labels, "its labels are bad, good, neutral, and the large model's"),
-        (_int8, "it has no variant fp32, which the large model has"),
+        (_int8, "it has no variant fp32; export it with --precision fp32"),
         (_task, "its task is multi_label, and the large model's single_label"),
     ],
 )

@@ -25,6 +25,7 @@ from serve.errors import ModelFailure, Overloaded, Unavailable
 from serve.policy.database import Database
 from serve.rules import ConfidenceRule, NeverRule
 from serve.rules.criterion import Reason
+from serve.rules.small import SmallRule
 from serve.tokenization.inputs import Ids
 from serve.tokenization.tokenizer import Text
 from tests.serve.support.small_models import MOST_TOKENS, NUM_SMALL_EXITS, write_cascade
@@ -33,9 +34,9 @@ from tests.support.patience import until
 from tests.support.tiny import WORDS
 
 SMALL = 0.7
-RULE = ConfidenceRule(threshold=0.9, small=SMALL)
+RULE = ConfidenceRule(threshold=0.9, small=SmallRule(threshold=SMALL))
 # All go on: the first exit of the large model answers.
-UNSURE = ConfidenceRule(threshold=0.0, small=1.0)
+UNSURE = ConfidenceRule(threshold=0.0, small=SmallRule(threshold=1.0))
 LONG = " ".join(WORDS[:MOST_TOKENS])
 NONE = {**ConfidenceRule(threshold=0.9).model_dump(exclude_none=True)}
 
@@ -188,6 +189,17 @@ def test_what_every_exit_said_is_shown_in_its_order(served: Served) -> None:
     (answer,) = served.ask(["w1 w2 w3"], UNSURE, **{"return": ["exits"]}).answers
     passed = [record.exit_index for record in answer.exit_trace]
     assert passed == [*range(-NUM_SMALL_EXITS, 0), 0]
+
+
+def test_what_has_not_left_at_its_last_layer_there_goes_on(served: Served) -> None:
+    for small, ran in (
+        ({"threshold": 1.0, "max_layer": 2}, [-3, -2, 0]),
+        ({"threshold": 0.0, "min_layer": 2}, [-3, -2]),
+        ({"threshold": 1.0, "min_layer": 4, "max_layer": 4}, [-3, -2, -1, 0]),
+    ):
+        rule = {"rule": "layer", "layer": 1, "small": small}
+        (answer,) = served.ask(["w1 w2 w3"], rule, **{"return": ["exits"]}).answers
+        assert [record.exit_index for record in answer.exit_trace] == ran
 
 
 def test_a_client_that_leaves_takes_its_text_with_it(served: Served) -> None:
