@@ -227,9 +227,9 @@ class Rule(RequestModel):
 
 
 def _small_text(rule: SmallRule) -> str:
-    """Return a rule for a small model in front: `or small model >= 0.97 at layer 3`."""
+    """Return a rule for a small model in front: `or small >= 0.97 at layer 3`."""
     words, first, last = (
-        [f"or small model >= {written(rule.threshold)}"],
+        [f"or small >= {written(rule.threshold)}"],
         rule.min_layer,
         rule.max_layer,
     )
