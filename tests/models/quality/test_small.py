@@ -16,13 +16,16 @@ from models.errors import TrainingFailed
 from models.prediction.opening import open_model
 from models.prediction.predictor import Predictor
 from models.quality.calibrate import CalibrationJob, calibrate
+from models.quality.load import under_load
 from models.quality.losses import losses_of
 from models.quality.paths import Tried, find_path
 from models.quality.recorded import recorded
 from models.quality.source import BundleSource
 from serve.bundle.loader import load_bundle
+from serve.classifier.small_exits import SmallRow
+from serve.engine.core import EngineCore
 from serve.policy.ladder import Ladder
-from serve.rules import ConfidenceRule
+from serve.rules import ConfidenceRule, NeverRule
 from serve.rules.small import SmallRule
 from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text
@@ -213,3 +216,26 @@ def test_export_says_that_certified_rules_of_a_cascade_would_be_lost(
     certified(large, make_data(num_texts=600))
     with pytest.raises(ExportFailed, match="is calibrated, and the new bundle would not be"):
         check_kept(large, [])
+
+
+def test_under_load_a_text_that_leaves_in_the_small_model_never_enters_the_large_engine(
+    large: Path, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.quality.load.TURN_S", 0.02)
+    add_small(large, small)
+    bundle = load_bundle(large)
+    placement = place(bundle, "cpu", "fp32")
+    rules = [NeverRule(), NeverRule(small=SmallRule(threshold=1.0))]
+    assert all(each.per_second > 0 for each in under_load(bundle, placement, rules, [Text("w1")]))
+    rows_of: list[type] = []
+
+    class Noted(EngineCore):
+        def add(self, rows: Any) -> None:
+            rows_of.extend(type(row) for row in rows)
+            super().add(rows)
+
+    monkeypatch.setattr("models.quality.load.EngineCore", Noted)
+    rule = NeverRule(small=SmallRule(threshold=0.0))
+    (alone,) = under_load(bundle, placement, [rule], [Text("w1 w2"), Text("w3")])
+    assert alone.per_second > 0
+    assert {*rows_of} == {SmallRow}
