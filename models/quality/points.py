@@ -18,6 +18,8 @@ from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import TargetChoice
 from serve.rules import ExitRule, LayerRule, NeverRule
 from serve.rules.replay import Taken
+from serve.rules.small import SmallRule
+from serve.rules.traits import Traits
 
 STATIC, PROFILES, LADDER = "static", "profiles", "ladder"
 
@@ -123,11 +125,8 @@ def points_of(
     model: Model, recorded: Recorded, costs: Costs, data: str = ""
 ) -> dict[str, list[Point]]:
     """Return all points, by family, with their samples; `static`, one for each layer, is there."""
-    trial, exits = Trial(recorded, costs, data), recorded.traits.exits
-    static: list[ExitRule] = [*(LayerRule(layer=layer) for layer in exits[:-1]), NeverRule()]
-    if recorded.traits.layers != exits:
-        static.insert(0, NeverRule(table=0.0))
-    families = {STATIC: static, **rule_families(recorded)}
+    trial = Trial(recorded, costs, data)
+    families = {STATIC: _static(recorded.traits), **rule_families(recorded)}
     points = {name: [trial.point(name, r) for r in rules] for name, rules in families.items()}
     profiles = served_profiles(model, recorded, costs)
     points[PROFILES] = [trial.point(PROFILES, *profile) for profile in profiles]
@@ -135,6 +134,17 @@ def points_of(
     points[LADDER] = [trial.point(LADDER, rung.rule, "", rung.certificates) for rung in rungs]
     sampled = iter(resampled([point for found in points.values() for point in found]))
     return {name: list(islice(sampled, len(found))) for name, found in points.items() if found}
+
+
+def _static(traits: Traits) -> list[ExitRule]:
+    """Return a rule for each of `Traits.layers`: every text that is judged there leaves there."""
+    table = [] if traits.table_temperature is None else [NeverRule(table=0.0)]
+    small = [
+        NeverRule(small=SmallRule(threshold=0.0, min_layer=layer, max_layer=layer))
+        for layer in (traits.small.exits if traits.small else ())
+    ]
+    exits = [LayerRule(layer=layer) for layer in traits.exits[:-1]]
+    return [*table, *small, *exits, NeverRule()]
 
 
 def served_profiles(
@@ -251,8 +261,8 @@ def gain(family: Sequence[Point], static: Sequence[Point]) -> Gain:
     low, high = float(curves[0][0].min()), float(curves[0][0].max())
     depths, each = np.linspace(low, high, _GRID), zip(*curves, strict=True)
     # (1 + samples, grid)
-    gaps = np.stack([along(depths, x, y) - np.interp(depths, *line) for x, y, *line in each])
-    means = np.trapezoid(gaps, dx=1 / (_GRID - 1), axis=-1)
+    gaps = np.stack([along(depths, x, y) - along(depths, *line) for x, y, *line in each])
+    means = np.asarray(np.trapezoid(gaps, dx=1 / (_GRID - 1), axis=-1))
     return Gain(
         float(means[0]), Interval.of(means[1:]), float(means[0] * (high - low)), (low, high)
     )

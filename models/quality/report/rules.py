@@ -8,7 +8,7 @@ from models.quality.analysis import Analysis
 from models.quality.card import describe_loss, hundredths
 from models.quality.costs import LAYERS, MFLOPS, MS
 from models.quality.page import Block, Part, Picture, missing, table
-from models.quality.points import LADDER, PROFILES, STATIC, Point
+from models.quality.points import LADDER, PROFILES, STATIC, Point, along
 from models.quality.report.curves import draw_families
 from models.quality.report.exits import UNITS
 from models.quality.report.wording import (
@@ -56,8 +56,8 @@ def rules_part(analysis: Analysis, slug: str) -> Part:
 def gain_at(analysis: Analysis, point: Point) -> float:
     """Return how far a point lies above the static line."""
     static = analysis.points[STATIC]
-    layers, values = [p.costs[LAYERS] for p in static], [p.value for p in static]
-    return point.value - float(np.interp(point.costs[LAYERS], layers, values))
+    layers, values = np.array([(p.costs[LAYERS], p.value) for p in static]).T
+    return point.value - float(along(np.array([point.costs[LAYERS]]), layers, values)[0])
 
 
 def _gains(analysis: Analysis) -> str:

@@ -29,6 +29,7 @@ from serve.rules import ConfidenceRule, NeverRule
 from serve.rules.small import SmallRule
 from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text
+from tests.models.conftest import offramp
 from tests.models.quality.conftest import MakeBundle, MakeData
 from tests.models.quality.test_calibrate import command
 from tests.serve.support.bundles import rewrite_manifest
@@ -239,3 +240,24 @@ def test_under_load_a_text_that_leaves_in_the_small_model_never_enters_the_large
     (alone,) = under_load(bundle, placement, [rule], [Text("w1 w2"), Text("w3")])
     assert alone.per_second > 0
     assert {*rows_of} == {SmallRow}
+
+
+def test_a_report_has_the_small_models_exits_as_layer_0(
+    large: Path, small: Path, make_data: MakeData, tmp_path: Path
+) -> None:
+    add_small(large, small)
+    certified(large, make_data(num_texts=600))
+    out = tmp_path / "report"
+    result = offramp("evaluate", large, data=make_data(name="measured", num_texts=60), out=out)
+    assert result.exit_code == 0, result.output
+    (model,) = json.loads((out / "report.json").read_text())["models"]
+    cost = load_bundle(large).manifest.small
+    assert cost
+    exits = model["exits"]["figures"] if "figures" in model["exits"] else model["exits"]
+    assert [each["layer"] for each in exits] == [0, 0, 0, 1, 2, 4]
+    taken = [each["costs"]["layers"] for each in exits]
+    own = [layer * cost.layer_cost for layer in cost.exits]
+    # Texts that are long for the small model go on.
+    assert taken[NUM_SMALL_EXITS:] == [1, 2, 4]
+    assert all(each >= least for each, least in zip(taken, own, strict=False))
+    assert taken[0] < taken[1] < taken[2]
