@@ -28,8 +28,14 @@ from serve.rules.criterion import Reason
 from serve.rules.small import SmallRule
 from serve.tokenization.inputs import Ids
 from serve.tokenization.tokenizer import Text
-from tests.serve.support.small_models import MOST_TOKENS, NUM_SMALL_EXITS, write_cascade
-from tests.serve.support.task_bundles import VOCAB_SIZE
+from tests.serve.support.small_models import (
+    MOST_TOKENS,
+    NUM_SMALL_EXITS,
+    put_in_front,
+    write_cascade,
+    write_small,
+)
+from tests.serve.support.task_bundles import VOCAB_SIZE, Kind, write_task_bundle
 from tests.support.patience import until
 from tests.support.tiny import WORDS
 
@@ -164,9 +170,12 @@ def test_long_texts_and_foreign_ids_go_to_the_large_model_at_once(
     assert min(answer.exit_index for answer in answers) >= 0
 
 
-def test_windows_skip_the_small_model_and_the_text_beside_them_does_not(served: Served) -> None:
+def test_windows_skip_the_small_model_and_the_text_beside_them_does_not(tmp_path: Path) -> None:
+    large = write_task_bundle(tmp_path, Kind("single_label"), "tiny")
     rule, windows = {**NONE, "small": 0.0}, {"stride": 4}
-    found = served.ask([" ".join(WORDS[:90]), "w1 w2"], rule, windows=windows)
+    # The small model would take the whole text.
+    with serving(put_in_front(large, write_small(tmp_path, max_tokens=500))) as served:
+        found = served.ask([" ".join(WORDS[:90]), "w1 w2"], rule, windows=windows)
     cut, beside = found.answers
     assert min(found.reports[0].exit_indices) >= 0
     assert (cut.exit_index >= 0, beside.exit_index) == (True, -NUM_SMALL_EXITS)
@@ -202,7 +211,12 @@ def test_what_has_not_left_at_its_last_layer_there_goes_on(served: Served) -> No
         assert [record.exit_index for record in answer.exit_trace] == ran
 
 
-def test_a_client_that_leaves_takes_its_text_with_it(served: Served) -> None:
+def test_a_client_that_leaves_takes_its_text_with_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went_on = Mock(side_effect=served.large.submit)
+    monkeypatch.setattr(served.large, "submit", went_on)
+
     async def leave(engine: Engine) -> None:
         request = Classification(ClassifyRequest.model_validate({"inputs": ["w1"], "exit": UNSURE}))
         task = asyncio.create_task(served.classifier.classify(request))
@@ -216,6 +230,7 @@ def test_a_client_that_leaves_takes_its_text_with_it(served: Served) -> None:
         with held(engine):
             asyncio.run(leave(engine))
         until(lambda: not served.num_waiting)
+        assert went_on.called is (engine is served.large)
     assert len(served.ask(["w1"], UNSURE).answers) == 1
 
 

@@ -17,7 +17,12 @@ MOST_TOKENS = 12
 Change = Callable[[dict[str, Any]], Any]
 
 
-def write_small(folder: Path, task: Task = "single_label", same_tokens: bool = False) -> Path:
+def write_small(
+    folder: Path,
+    task: Task = "single_label",
+    same_tokens: bool = False,
+    max_tokens: int = MOST_TOKENS,
+) -> Path:
     """Write a small model: labels in another order, other token ids unless told, short texts."""
     small = write_task_bundle(folder, Kind(task), "little", sure=40.0, alike=True)
     if not same_tokens:
@@ -25,7 +30,7 @@ def write_small(folder: Path, task: Task = "single_label", same_tokens: bool = F
 
     def change(manifest: dict[str, Any]) -> None:
         manifest["labels"] = manifest["labels"][::-1]
-        manifest["max_tokens"] = MOST_TOKENS
+        manifest["max_tokens"] = max_tokens
         manifest["files"][TOKENIZER] = sha256_of(small / TOKENIZER)
 
     rewrite_manifest(small, change)
