@@ -1,5 +1,6 @@
 """The engine of the small model in front, and the way from it to the large model's."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, cast
@@ -12,6 +13,7 @@ from serve.engine.scheduler import BatchLimits
 from serve.engine.warm_up import WarmUp, measure
 from serve.errors import OfframpError
 from serve.rules.criterion import Reason
+from serve.runtime.cpu_runner import CpuRunner
 
 
 class StageObserver(Protocol):
@@ -57,6 +59,9 @@ class Cascade:
         costs = measure(small.runner, small.exits.max_tokens, warm_up)
         shape = replace(small.exits.shape, costs=costs)
         self.engine = Engine(small.runner, shape, self._deliver, observer.batch, *limits)
+        if isinstance(small.runner, CpuRunner):
+            # On the same cores one after the other: at 64 clients a tenth more texts than at once.
+            self.engine.turn = large.turn = threading.Lock()
 
     def submit(self, rows: Sequence[Row]) -> None:
         """Admit rows: those with tokens for the small model there, the others to the large one.

@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -52,6 +52,7 @@ class Engine:
     Attributes:
         clock: monotonic seconds; rows' deadlines are on this clock.
         neighbours: engines of the same process, beside whose rows no audit runs.
+        turn: held while a segment runs; engines that share a lock run one after the other.
     """
 
     clock = staticmethod(time.monotonic)
@@ -84,6 +85,7 @@ class Engine:
         self._deliver = deliver
         self._admission = Admission(queue_limits, self._core.costs, batch_limits)
         self.neighbours: Sequence[Engine] = ()
+        self.turn: AbstractContextManager[object] = nullcontext()
         self._unanswered: set[Row] = set()  # admitted, without an outcome yet
         self._lock = threading.Lock()
         self._accepting = False
@@ -211,7 +213,8 @@ class Engine:
             # A row with infinite logits has no signal; that is no cause for a warning.
             with np.errstate(invalid="ignore", over="ignore"):
                 while self._receive():
-                    outcomes = self._core.step()
+                    with self.turn:
+                        outcomes = self._core.step()
                     if outcomes:
                         self._send(outcomes)
                     self._core.flush_costs()
