@@ -21,8 +21,8 @@ Yes: we wrote this server and chose texts and loads. Against that:
 
 * Every peer gets the same int8 graph, tokenizer and padding by length, and batches as its
   documentation says. (Other weights: the pipeline's are fp32, OpenVINO's int8 is NNCF's, Model2Vec
-  is another model.) Its file and pinned packages are in `loadtest/benchmarks/peers`; whoever knows
-  it better may mend them.
+  is another model.) The peers' files and pinned packages are in `loadtest/benchmarks/peers`;
+  whoever knows a peer better may mend them.
 * A server whose labels are not the whole model's is not measured, and quality stands beside speed.
 * The losses above are computed, not chosen.
 

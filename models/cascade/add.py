@@ -59,10 +59,8 @@ def _layer_cost(large: Bundle, small: Bundle) -> float:
 
 
 def _layer_s(bundle: Bundle, placement: Placement) -> float:
-    """Return the seconds of a layer, its exit included where every exit is asked."""
-    runner, shape = (
-        build_runner(bundle, placement, available_threads()),
-        model_shape(bundle.manifest),
-    )
+    """Return the seconds of a layer of a lone text that runs to the last exit."""
+    runner = build_runner(bundle, placement, available_threads())
+    shape = model_shape(bundle.manifest)
     costs = measure_exit_costs(runner, shape, min(TYPICAL_TOKENS, bundle.manifest.max_tokens))
     return float(costs.until_exits_s(shape.compile(NeverRule()))[-1]) / bundle.manifest.num_layers

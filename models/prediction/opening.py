@@ -98,6 +98,10 @@ def _of_bundle(
     bundle: Bundle, exit_: ExitChoice | None, precision: str, original: Path | None
 ) -> OpenModel:
     placement = place(bundle, "auto", precision)
+    if original and bundle.small:
+        raise TrainingFailed(
+            "--model: operations of a small model in front are not counted; leave --model out"
+        )
     loaded = fitting_original(bundle, original) if original else None
     runner = build_runner(bundle, placement, available_threads())
     shape = variant_shape(bundle, placement.precision)

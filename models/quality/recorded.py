@@ -13,7 +13,7 @@ from models.data.examples import Example, Target
 from models.quality.answers import read_answers, right_answers
 from models.quality.source import BundleSource, Source
 from serve.classifier.score_map import ScoreMap
-from serve.classifier.small_exits import SmallExits, label_order
+from serve.classifier.small_exits import SmallExits
 from serve.engine.runner import StepOutput
 from serve.rules.replay import Logits, Recording, Taken
 from serve.rules.signals import decisions, probabilities
@@ -159,9 +159,9 @@ def _in_front(large: BundleSource, small: BundleSource, texts: Sequence[Text]) -
     own_tokens = [own for own in tokens if own]
     found = _empty(small, own_tokens, None)
     _run(small, own_tokens, found, lambda rows: None)
-    order = label_order(small.traits.labels, large.traits.labels)
-    logits = np.full((len(small.traits.exits), len(texts), len(order)), np.nan, np.float32)
-    logits[:, seen] = found.of_exits.logits[..., order]
+    shape = len(small.traits.exits), len(texts), len(exits.order)
+    logits = np.full(shape, np.nan, np.float32)
+    logits[:, seen] = found.of_exits.logits[..., exits.order]
     return logits
 
 

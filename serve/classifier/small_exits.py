@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serve.bundle.loader import TOKENIZER, Bundle
 from serve.classifier.exit_costs import Runner
@@ -51,12 +50,12 @@ class SmallRow(Row):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants the answer of the row behind."""
+        """Whether the row behind is cancelled."""
         return self.behind.cancelled
 
     @cancelled.setter
     def cancelled(self, left: bool) -> None:
-        """Nobody asks for the answer of this row itself."""
+        """Ignore it: this row has no answer of its own."""
 
 
 class SmallExits:
@@ -65,6 +64,7 @@ class SmallExits:
     Attributes:
         shape: what an engine must know of the small model.
         max_tokens: texts of so many tokens or more go to the large model at once.
+        order: the small model's id of each of the large one's labels.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -77,7 +77,7 @@ class SmallExits:
         self.max_tokens = manifest.max_tokens
         self._reader = InputReader(small.tokenizer_path, manifest)
         self._same_ids = large.files[TOKENIZER] == manifest.files[TOKENIZER]
-        self._order = label_order(manifest.labels, large.labels)
+        self.order = [manifest.labels.index(label) for label in large.labels]
 
     def read(self, inputs: Sequence[Input], plain: bool) -> list[Tokens | None]:
         """Return the tokens of inputs; None of those that go to the large model at once.
@@ -116,7 +116,7 @@ class SmallExits:
         if behind.exit_trace is not None:
             behind.exit_trace += [
                 each._replace(
-                    exit_index=each.exit_index - num_exits, logits=each.logits[self._order]
+                    exit_index=each.exit_index - num_exits, logits=each.logits[self.order]
                 )
                 for each in result.exit_trace
             ]
@@ -126,7 +126,7 @@ class SmallExits:
         if reason is not Reason.DEADLINE:
             reason = Reason.CONFIDENT if result.signal >= least else Reason.FINAL
         return result._replace(
-            logits=result.logits[self._order],
+            logits=result.logits[self.order],
             exit_index=index,
             head_index=index,
             reason=reason,
@@ -149,8 +149,3 @@ def open_small(
         return None
     runner = build_runner(bundle.small, placement, num_threads, gpu_memory_gb)
     return OpenSmall(SmallExits(bundle), runner)
-
-
-def label_order(own: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:
-    """Return at which places of a model's labels those of another model stand."""
-    return np.array([own.index(label) for label in wanted], np.intp)

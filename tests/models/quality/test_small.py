@@ -69,6 +69,14 @@ def twin(large: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(large, tmp_path / "twin"))
 
 
+def test_predict_counts_no_operations_where_it_would_leave_out_the_small_model(
+    large: Path, small: Path, tmp_path: Path
+) -> None:
+    add_small(large, small)
+    with pytest.raises(TrainingFailed, match="leave --model out"):
+        open_model(large, RULE, original=tmp_path)
+
+
 def test_what_is_recorded_is_what_predict_says(
     large: Path, small: Path, make_data: MakeData
 ) -> None:
