@@ -12,17 +12,17 @@ from models.experiments.training import is_finished
 _HEAD = """# Reproductions
 
 What the papers on early exits report, tried again with Offramp's own training, rules and models.
+Each model is trained within minutes to an hour on two cores. The figures compare with each other,
+and with a paper's only in order and direction: encoders, amounts of data and passes differ.
 `make reproductions` trains what is missing, goes on with what was stopped, and writes all sections
-but the first, which is written by hand. The models are trained within minutes to an hour on two
-cores, so the figures compare with each other. With a paper's they compare only in order and
-direction: encoders, amounts of data and passes differ.
+but the first, which is written by hand.
 
 * `a ± b` is the mean of three seeds with its 95 % interval (Student's t). Brackets are 95 %
   intervals over texts, by the bootstrap. A difference is *shown* if its interval does not hold 0;
   of twenty differences, one is shown by chance.
 * Where no text changed, `0 of n` stands with the exact one-sided 95 % bound of the share that may.
-* MRPC, RTE, STS-B and WNUT-17 are measured on their dev sets, SST-2 and AG News on dev and held-out
-  texts. Dev sets have chosen the weights of the zoo's models (`sst2-mpnet` and so on).
+* SST-2 and AG News are measured on dev and held-out texts, the others on dev sets. Dev sets have
+  chosen the weights of the zoo's models (`sst2-mpnet` and so on).
 * In tables of recipes texts leave by their entropy, and run half of the layers in the mean at
   *half depth*. *Layers at 1 %*: the threshold has at most 1 % other answers than full depth on one
   half of the texts; the other half is measured, and gets the next column's other answers. *Time* is

@@ -15,12 +15,10 @@ from models.quality.rule_families import PATIENCE
 from serve.rules import PatienceRule
 
 _ABOUT = (
-    "PABEE's theorem is for two labels, with exits that err independently of each other: the "
-    "exits before the last are wrong with probability q, the last one with p. Then patience t of "
-    "n exits has fewer errors than the last exit if n - t < (1 / 2q)^t p / q - p. Below are the "
-    "patiences that the theorem calls better, those that are more accurate than full depth on the "
-    "texts, and those for which that is shown. Exits of one model err together: the last two "
-    "columns tell, for the theorem's smallest t, how often t + 1 exits in a row are all wrong."
+    "PABEE's theorem is for two labels and exits that err independently, with probability q before "
+    "the last and p at the last: patience t of n exits has fewer errors than the last exit if "
+    "n - t < (1 / 2q)^t p / q - p. Exits of one model err together: the last two columns tell, for "
+    "the theorem's smallest t, how often t + 1 exits in a row are all wrong."
 )
 _PATIENCES = ["better by the theorem", "more accurate", "shown"]
 _HEAD = ["model", "n", "q", "p", *_PATIENCES, "t + 1 exits wrong %", "if independent %"]

@@ -118,10 +118,9 @@ def section(
 BERXIT = section(
     "BERxiT: learned exits on STS-B",
     "Pearson's correlation x 100 on STS-B at three mean depths, MiniLM with six exits. As BERxiT "
-    "does, patience and its tolerance are tuned: on one half of the texts the patience is chosen "
-    "that is best at the depth, and all rules are measured on the other half, both ways. Patience "
-    "k - 1 with a large tolerance stops at layer k. The rows of patience are also PABEE's for "
-    "numbers.",
+    "does, patience and its tolerance are tuned for each depth on one half of the texts, and all "
+    "rules are measured on the other half, both ways. Patience k - 1 with a large tolerance stops "
+    "at layer k.",
     {
         "joint": runs_of(("--learn-error",), "stsb"),
         "alternating": runs_of(("--recipe", "alternating", "--learn-error"), "stsb"),

@@ -29,9 +29,8 @@ _HEAD = (
 )
 _FILE = "reference/minilm-elue.json"
 _ABOUT = (
-    "MiniLM cut to its first layers, with one exit after the last of them, trained like all other "
-    f"models here (`train --layers K`). `offramp elue score REPORT --reference docs/{_FILE}` tells "
-    "a model's distance to this curve at as many operations."
+    "MiniLM cut to its first layers, with one exit, trained like all other models here (`train "
+    "--layers K`): what [ELUE's score](elue.md#the-score) compares with."
 )
 
 
@@ -116,9 +115,9 @@ _RUNS = {data: runs_of(("--recipe", "gradient-equilibrium"), data) for data in _
 
 _ABOUT_RULES = (
     "ELUE's score is the mean distance of a rule's operating points to a static model with as many "
-    "operations, in points. Ours are to the static MiniLM above, the paper's to ElasticBERT-BASE "
-    "with twelve layers; both are trained with gradient equilibrium. Entropy is below 0.3, 0.4 and "
-    "0.5; patience is 2, 3 and 4."
+    "operations, in points. Ours are to the static MiniLM above, the paper's to ElasticBERT-BASE; "
+    "both are trained with gradient equilibrium. Entropy is below 0.3, 0.4 and 0.5; patience is 2, "
+    "3 and 4."
 )
 SCORE = Column("ELUE score", 1.0, 2)
 _RULES_HEAD = ("data", "rule", SCORE, "points outside the curve", "ElasticBERT-BASE")

@@ -36,10 +36,9 @@ _RUNS = {
 _ABOUT = (
     f"How alike the hidden states before and after each layer are, on {NUM_TEXTS} texts of SST-2: "
     "by the linear centred kernel alignment (Kornblith et al. 2019, unbiased) of the texts' mean "
-    "states, which is 1 where a layer keeps all distances between texts, and by the cosine of each "
-    "token's states. The models are those of [two stages or one](#two-stages-or-one-on-sst-2), the "
-    "mean of three seeds. A model that was fine-tuned without exits got its heads afterwards, with "
-    "all else frozen."
+    "states, 1 where a layer keeps all distances between texts, and by the cosine of each token's "
+    "states. The models are those of [two stages or one](#two-stages-or-one-on-sst-2), the mean of "
+    "three seeds; heads of the one fine-tuned without exits came afterwards, with all else frozen."
 )
 
 
