@@ -1,16 +1,11 @@
 """The API server's checks: of Kubernetes' own kinds and of the custom kinds in use."""
 
-import json
-from functools import cache
-from pathlib import Path
-from typing import Any
-
 import jsonschema
 import kubernetes_validate
 
 from tests.helm.chart import Object
+from tests.helm.custom_kinds import SCHEMAS
 
-FOLDER = Path(__file__).parent / "schemas"
 # The oldest version that Chart.yaml admits, and the newest with schemas.
 VERSIONS = ("1.27", "1.37")
 CUSTOM = {"gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com", "ray.io"}
@@ -25,16 +20,9 @@ def check(thing: Object, version: str) -> None:
 
 
 def _check_custom(thing: Object, version: str) -> None:
-    jsonschema.validate(thing, _schema(thing["kind"]))
+    jsonschema.validate(thing, SCHEMAS[thing["kind"]])
     if thing["kind"] == "RayService":
         cluster = thing["spec"]["rayClusterConfig"]
         for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
             pod = {"apiVersion": "v1", "kind": "Pod", **group["template"]}
             kubernetes_validate.validate(pod, version, strict=True)
-
-
-@cache
-def _schema(kind: str) -> dict[str, Any]:
-    """Return the hand-kept schema of a custom kind: the fields in use, no others."""
-    schema: dict[str, Any] = json.loads((FOLDER / f"{kind.lower()}.json").read_text())
-    return schema
