@@ -5,11 +5,10 @@ import importlib.util
 import io
 import json
 import tarfile
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +16,7 @@ import pytest
 
 from serve.bundle.loader import load_bundle
 from tests.helm.chart import CHART
+from tests.serve.support.http_answers import answering
 from tests.serve.support.live_server import LiveServer, serving_bundles
 
 
@@ -37,29 +37,21 @@ fetching, syncing = script("fetch_bundles"), script("sync_policies")
 def serving(content: bytes, token: str = "", moved: bool = False) -> Iterator[str]:
     """Answer every GET with the content if the token comes along; `moved`: only without it."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if moved and self.path == "/bundle":
-                self.send_response(302)
-                self.send_header("Location", "/signed")
-                self.end_headers()
-                return
-            allowed = self.headers["Authorization"] == (f"Bearer {token}" if token else None)
-            self.send_response(200 if allowed else 403)
-            self.send_header("Content-Length", str(len(content) if allowed else 0))
-            self.end_headers()
-            if allowed:
-                self.wfile.write(content)
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        if moved and request.path == "/bundle":
+            request.send_response(302)
+            request.send_header("Location", "/signed")
+            request.end_headers()
+            return
+        allowed = request.headers["Authorization"] == (f"Bearer {token}" if token else None)
+        request.send_response(200 if allowed else 403)
+        request.send_header("Content-Length", str(len(content) if allowed else 0))
+        request.end_headers()
+        if allowed:
+            request.wfile.write(content)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/bundle"
-        server.shutdown()
-        thread.join()
+    with answering(answer) as url:
+        yield f"{url}/bundle"
 
 
 def tar_of(folder: Path, at: str) -> bytes:

@@ -2,41 +2,31 @@ import json
 import logging
 import socket
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from queue import Queue
-from threading import Thread
 
 import pytest
 
 from serve.audits.webhook import Webhook
+from tests.serve.support.http_answers import answering
 
 SECRET = "/services/secret"
 
 
 class Receiver:
-    """A server that answers with one status after the other, the last one again and again."""
+    """Answers with one status after the other, the last one again and again."""
 
     def __init__(self) -> None:
         self.bodies: Queue[tuple[str, bytes]] = Queue()
-        self.statuses = [200]
-        receiver = self
+        self.statuses, self.url = [200], ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                left = receiver.statuses
-                self.send_response(left.pop(0) if len(left) > 1 else left[0])
-                self.send_header("Location", "/elsewhere")
-                self.end_headers()
-                receiver.bodies.put((self.path, body))
-
-            do_GET = do_POST
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}{SECRET}"
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers["Content-Length"]))
+        left = self.statuses
+        request.send_response(left.pop(0) if len(left) > 1 else left[0])
+        request.send_header("Location", "/elsewhere")
+        request.end_headers()
+        self.bodies.put((request.path, body))
 
     def next(self) -> tuple[str, bytes]:
         return self.bodies.get(timeout=30)
@@ -45,12 +35,9 @@ class Receiver:
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     made = Receiver()
-    thread = Thread(target=made.server.serve_forever, args=(0.01,))
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with answering(made.answer) as url:
+        made.url = f"{url}{SECRET}"
+        yield made
 
 
 def test_alarm_is_posted_as_json(receiver: Receiver) -> None:

@@ -1,9 +1,6 @@
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -38,36 +35,3 @@ def here(offramp: Offramp, live: LiveServer, monkeypatch: pytest.MonkeyPatch) ->
     """Run `offramp` about a server of the test's own."""
     monkeypatch.setenv("OFFRAMP_URL", str(live.http.base_url))
     return offramp
-
-
-def sending(body: str, content_type: str) -> Callable[[BaseHTTPRequestHandler], None]:
-    """Return an answer, 200, with a body."""
-
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Type", content_type)
-        request.end_headers()
-        request.wfile.write(body.encode())
-
-    return answer
-
-
-@contextmanager
-def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """Answer GET as a server might that is none of ours; yield its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer(self)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()

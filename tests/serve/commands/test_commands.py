@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from loadtest.http.server_process import OFFRAMP, free_port
-from tests.serve.commands.conftest import Offramp, answering, sending
+from tests.serve.commands.conftest import Offramp
+from tests.serve.support.http_answers import answering, sending
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.server_process import Ran

@@ -9,7 +9,8 @@ import pytest
 
 from serve.commands import http_client
 from serve.commands.http_client import CallFailed, Server
-from tests.serve.commands.conftest import Offramp, answering
+from tests.serve.commands.conftest import Offramp
+from tests.serve.support.http_answers import answering
 from tests.serve.support.live_server import LiveServer
 
 

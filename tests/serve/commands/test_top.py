@@ -15,7 +15,7 @@ from rich.console import Console
 from serve.cli import main
 from serve.commands import top as top_module
 from serve.commands.figures import Growth, between
-from tests.serve.commands.conftest import answering, sending
+from tests.serve.support.http_answers import answering, sending
 from tests.serve.support.live_server import serving_bundles
 from tests.support.tiny import WORDS
 
