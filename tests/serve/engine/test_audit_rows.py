@@ -19,6 +19,7 @@ from tests.serve.support.core_bench import CoreBench
 from tests.serve.support.fake_runner import FakeRunner
 from tests.serve.support.fake_runner import fake_row as row_for
 from tests.serve.support.lost_device import ILLEGAL_ADDRESS
+from tests.support.patience import until
 from tests.support.traits import two_labels
 
 EXITS = (1, 2, 3)
@@ -36,21 +37,17 @@ class Found:
 
     def __init__(self) -> None:
         self.ended: list[tuple[int, Sequence[EveryExit] | None]] = []
-        self._more = threading.Condition()
 
     def text(self, key: int, *lengths: int, come_s: float = 0.0) -> AuditText:
         ids = [np.full(length, key, np.int64) for length in lengths or (3,)]
         return AuditText([(own, np.zeros_like(own)) for own in ids], partial(self.end, key), come_s)
 
     def end(self, key: int, found: Sequence[EveryExit] | None) -> None:
-        with self._more:
-            self.ended.append((key, found))
-            self._more.notify_all()
+        self.ended.append((key, found))
 
     def wait_for(self, count: int) -> dict[int, Sequence[EveryExit] | None]:
-        with self._more:
-            assert self._more.wait_for(lambda: len(self.ended) >= count, PATIENCE_S)
-            return dict(self.ended)
+        until(lambda: len(self.ended) >= count)
+        return dict(self.ended)
 
 
 def run_all(bench: CoreBench) -> None:

@@ -3,14 +3,12 @@
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.engine.batch_selection import SizeLimits, least_total, select_batch
 from serve.engine.cost_model import SegmentCost
 from serve.engine.waiting_queue import NEXT_BATCH, STAY, likely_cost
-
-GPU = SegmentCost(fixed_s=1.0, per_token_s=0.0001)
 
 prices = st.builds(
     SegmentCost,
@@ -55,13 +53,6 @@ def test_windows_of_least_total_cost_cost_as_little_as_any(
     assert total == pytest.approx(least(len(lengths)))
 
 
-@settings(max_examples=20)
-@given(lengths=st.lists(st.integers(20, 22), min_size=5, max_size=8))
-def test_all_start_together_where_a_launch_costs_more_than_padding(lengths: list[int]) -> None:
-    limits = SizeLimits(8, 400)
-    assert select_batch(lengths, GPU, limits) == list(range(len(lengths)))
-
-
 def test_unlike_rows_do_not_start_with_the_first_where_padding_costs_more_than_a_launch() -> None:
     cost, cheap, dear = SegmentCost(1.0, 0.1), SizeLimits(64, 2048), SizeLimits(64, 480)
     assert select_batch([5, 20, 15], cost, cheap) == [0]
@@ -74,10 +65,6 @@ def test_limits_that_launches_have_narrowed_are_not_bound_by_them() -> None:
         cost = SegmentCost(fixed_s, per_token_s=fixed_s / 19)
         assert not SizeLimits(64, 2048).narrowed(cost).launch_bound(cost)
         assert SizeLimits(64, 900).launch_bound(cost)
-
-
-def test_a_row_too_long_for_any_batch_starts_alone() -> None:
-    assert select_batch([50, 50, 3], GPU, SizeLimits(8, 20)) == [0]
 
 
 def test_a_batch_need_not_grow_beyond_what_saves_something() -> None:

@@ -32,17 +32,13 @@ class Collected:
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
-        self._more = threading.Condition()
 
     def __call__(self, outcomes: Sequence[Outcome]) -> None:
-        with self._more:
-            self.outcomes += outcomes
-            self._more.notify_all()
+        self.outcomes += outcomes
 
     def wait_for(self, count: int) -> dict[int, object]:
-        with self._more:
-            assert self._more.wait_for(lambda: len(self.outcomes) >= count, PATIENCE_S)
-            return {outcome.row.tag: outcome.result for outcome in self.outcomes}
+        until(lambda: len(self.outcomes) >= count)
+        return {outcome.row.tag: outcome.result for outcome in self.outcomes}
 
 
 class Gate:
@@ -230,7 +226,7 @@ def test_row_that_kills_the_engine_on_its_way_into_a_batch_is_not_lost(
     assert engine.backlog.rows == 0
 
 
-def test_an_engine_that_never_started_admits_nothing(make_engine: MakeEngine) -> None:
+def test_an_engine_that_never_started_admits_nothing() -> None:
     engine = Engine(
         FakeRunner(1, lambda k, i: (0.0,)), ModelShape(two_labels((1,)), (1.0,)), Collected()
     )

@@ -233,10 +233,13 @@ def test_a_lost_device_is_told_by_what_the_runtime_says(said: str) -> None:
     assert not out_of_memory(RuntimeError(said))
 
 
+@pytest.mark.parametrize("lengths", [[6], [6, 6]], ids=["alone", "in a batch"])
 @pytest.mark.parametrize("late", [False, True])
-def test_no_engine_goes_on_without_its_device(bundle: Bundle, chain: CpuRunner, late: bool) -> None:
+def test_no_engine_goes_on_without_its_device(
+    bundle: Bundle, chain: CpuRunner, late: bool, lengths: list[int]
+) -> None:
     def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         raise RuntimeError(ILLEGAL_ADDRESS)
 
     with pytest.raises(RuntimeError, match="CUDA failure 700"):
-        answers(bundle, Faulty(chain, fault, late), [6, 6])
+        answers(bundle, Faulty(chain, fault, late), lengths)

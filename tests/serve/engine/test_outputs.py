@@ -97,15 +97,6 @@ def answers_of(bench: CoreBench) -> dict[int, Answer]:
     return {outcome.row.tag: outcome.result for outcome in outcomes}  # type: ignore[misc]
 
 
-def test_the_majority_decides_the_label_and_the_head_the_logits() -> None:
-    said = [OTHER, OTHER, SURE]
-    bench = CoreBench(lambda key, index: said[index], 3)
-    bench.add(fake_row(1, rule=VotingRule(votes=3)))
-    answer = answers_of(bench)[1]
-    assert (answer.reason, answer.label, answer.head_index) == (Reason.FINAL, 1, 2)
-    assert answer.logits.tolist() == list(SURE)
-
-
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_late_row_leaves_with_the_answer_that_its_rule_gives_by_then(
     joined: bool,

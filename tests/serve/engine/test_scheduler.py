@@ -101,14 +101,6 @@ def test_waiting_rows_go_by_priority_and_then_by_age(costs: CostModel) -> None:
     assert [keys(scheduler.schedule(0)) for _ in range(4)] == [[3], [2], [4], [1]]
 
 
-def test_a_row_of_high_priority_overtakes_a_batch_in_flight() -> None:
-    scheduler = Scheduler(BatchLimits(), CPU)
-    scheduler.add([row(1)])
-    deeper(scheduler, scheduler.schedule(0))
-    scheduler.add([row(2, priority=Priority.HIGH)])
-    assert keys(scheduler.schedule(4)) == [2]
-
-
 def test_a_batch_carries_the_priority_of_its_best_row() -> None:
     scheduler = Scheduler(BatchLimits(), GPU)
     scheduler.requeue(Batch([row(1, priority=Priority.LOW)], depth=2), 0)

@@ -102,13 +102,11 @@ def rules_of(task: str) -> list[ExitRule]:
 def is_a_coin_toss(rule: ExitRule, answer: Answer) -> bool:
     """Tell whether a signal or a lead lies within what may differ by company."""
     threshold = getattr(rule, "threshold", None)
-    if threshold is not None and rule.rule != "learned":
-        close = [abs(p.signal - threshold) < 10 * TOLERANCE for p in answer.exit_trace]
+    if threshold is not None:
         signals = sorted(p.signal for p in answer.exit_trace)
         leads = np.diff(signals)  # of which the highest answers, with fallback
-        return any(close) or bool((leads < 10 * TOLERANCE).any())
-    if rule.rule == "learned":
-        return any(abs(p.signal - threshold) < 10 * TOLERANCE for p in answer.exit_trace)
+        close = any(abs(signal - threshold) < 10 * TOLERANCE for signal in signals)
+        return close or (rule.rule != "learned" and bool((leads < 10 * TOLERANCE).any()))
     if getattr(rule, "tolerance", None) is not None:
         moves = np.abs(np.diff([float(p.logits[0]) for p in answer.exit_trace]))
         return bool((np.abs(moves - rule.tolerance) < 10 * TOLERANCE).any())

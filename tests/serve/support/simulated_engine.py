@@ -60,14 +60,14 @@ class SimulatedEngine:
         self.now_s += self._slower * self._cost.seconds(len(rows), longest)
         leaving = [row for row in rows if row.tag <= depth + 1]
         self.waited_s |= {row: self.now_s - row.admitted_s for row in leaving}
-        self.admission.release([Outcome(row, _answer(depth)) for row in leaving], self.now_s)
+        self.admission.release([Outcome(row, answer_at(depth)) for row in leaving], self.now_s)
         left = set(leaving)
         self._scheduler.requeue(
             Batch([row for row in rows if row not in left], depth + 1), self.now_s
         )
 
 
-def _answer(exit_index: int) -> Answer:
+def answer_at(exit_index: int) -> Answer:
     return Answer([0.0], exit_index, Reason.FINAL, 0.0, 0.0, 0.0, exit_index)  # type: ignore[arg-type]
 
 
