@@ -3,12 +3,10 @@
 import asyncio
 import functools
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,10 +21,10 @@ from serve.classifier.options import EngineOptions
 from serve.dialects.v1.answer import write
 from serve.engine.row import Answer, Priority, Row
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError, Overloaded
-from serve.policy.database import Database
 from serve.policy.document import Policy
 from serve.rules import EntropyRule, LayerRule
 from serve.rules.criterion import Reason
+from tests.serve.support.classifiers import running
 from tests.serve.support.fake_runner import fake_row
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 
@@ -214,19 +212,10 @@ async def test_the_answers_that_were_not_asked_for_the_longest_make_room() -> No
     assert found == [True, False, True, True]
 
 
-@contextmanager
-def served(folder: Path, answer_cache_mb: float | None) -> Iterator[Classifier]:
+def served(folder: Path, answer_cache_mb: float | None) -> AbstractContextManager[Classifier]:
     bundle = load_bundle(write_task_bundle(folder, Kind("single_label"), "tiny", sure=3.0))
-    options = EngineOptions(num_threads=1, answer_cache_mb=answer_cache_mb)
-    with ThreadPoolExecutor(1) as pool:
-        classifier = Classifier(bundle, options, Database(), Mock(), pool)
-        policy = {"audit": {"share": 1}, "default": LayerRule(layer=1)}
-        classifier.policy.set_baseline(Policy.model_validate(policy), "config")
-        classifier.start()
-        try:
-            yield classifier
-        finally:
-            classifier.stop(0)
+    policy = Policy.model_validate({"audit": {"share": 1}, "default": LayerRule(layer=1)})
+    return running(bundle, policy, answer_cache_mb=answer_cache_mb)
 
 
 def ask(

@@ -98,16 +98,6 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     found.auditor.stop()
 
 
-def test_a_text_that_has_run_is_compared_kept_and_counted(bench: Bench) -> None:
-    bench.offer()
-    bench.engine.texts[0].done(ROWS)
-    until(lambda: bench.tally().audited == 1)
-    assert bench.auditor.log.records() == [RECORD]
-    assert bench.tally().differ == 1
-    until(lambda: bool(bench.stored))
-    assert AuditCounts.from_json(bench.stored[-1])[KEY] == bench.tally()
-
-
 def test_texts_are_skipped_and_counted_so_while_the_queue_is_longer_than_the_bound(
     bench: Bench,
 ) -> None:

@@ -17,17 +17,16 @@ from serve.bundle.loader import load_bundle
 from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.classifier.classify_request import ClassifyRequest
-from serve.classifier.options import EngineOptions
 from serve.classifier.small_exits import SmallExits
 from serve.engine.engine import Engine
 from serve.engine.row import Answer
 from serve.errors import ModelFailure, Overloaded, Unavailable
-from serve.policy.database import Database
 from serve.rules import ConfidenceRule, NeverRule
 from serve.rules.criterion import Reason
 from serve.rules.small import SmallRule
 from serve.tokenization.inputs import Ids
 from serve.tokenization.tokenizer import Text
+from tests.serve.support.classifiers import running
 from tests.serve.support.small_models import (
     MOST_TOKENS,
     NUM_SMALL_EXITS,
@@ -78,14 +77,8 @@ class Served:
 
 @contextmanager
 def serving(folder: Path, **options: Any) -> Iterator[Served]:
-    with ThreadPoolExecutor(8) as pool:
-        wanted = EngineOptions(num_threads=1, **options)
-        classifier = Classifier(load_bundle(folder), wanted, Database(), Mock(), pool)
-        classifier.start()
-        try:
-            yield Served(classifier, pool)
-        finally:
-            classifier.stop(0)
+    with ThreadPoolExecutor(8) as pool, running(load_bundle(folder), **options) as classifier:
+        yield Served(classifier, pool)
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +134,8 @@ def test_what_leaves_in_the_small_model_has_its_answer_by_the_large_ones_labels(
     assert small
     asked = {"inputs": texts, "exit": NeverRule(), "return": ["exits"]}
     alone = Classification(ClassifyRequest.model_validate(asked))
-    with ThreadPoolExecutor(1) as pool:
-        classifier = Classifier(small, EngineOptions(num_threads=1), Database(), Mock(), pool)
-        classifier.start()
+    with running(small) as classifier:
         asyncio.run(classifier.classify(alone))
-        classifier.stop(0)
     assert served.classifier.traits.labels == classifier.traits.labels[::-1]
     found = served.ask(texts).answers
     for one, other in zip(found, alone.answers, strict=True):
@@ -153,13 +143,6 @@ def test_what_leaves_in_the_small_model_has_its_answer_by_the_large_ones_labels(
             own = other.exit_trace[one.exit_index + NUM_SMALL_EXITS]
             assert one.logits == pytest.approx(own.logits[::-1], abs=1e-3)
     assert any(one.exit_index < 0 for one in found)
-
-
-def test_without_a_word_no_text_runs_there(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served.small, "submit", None)
-    texts = texts_of(20)
-    for rule in (NONE, {**NONE, "small": SMALL, "min_layer": 1}):
-        assert min(answer.exit_index for answer in served.ask(texts, rule).answers) >= 0
 
 
 def test_long_texts_and_foreign_ids_go_to_the_large_model_at_once(
@@ -192,12 +175,6 @@ def test_ids_of_the_same_tokenizer_are_answered_as_their_text(tmp_path: Path) ->
         known, unknown = exits.read([Ids([2, 9, 3]), Ids([2, VOCAB_SIZE, 3])], False)
         assert known
         assert unknown is None
-
-
-def test_what_every_exit_said_is_shown_in_its_order(served: Served) -> None:
-    (answer,) = served.ask(["w1 w2 w3"], UNSURE, **{"return": ["exits"]}).answers
-    passed = [record.exit_index for record in answer.exit_trace]
-    assert passed == [*range(-NUM_SMALL_EXITS, 0), 0]
 
 
 def test_what_has_not_left_at_its_last_layer_there_goes_on(served: Served) -> None:

@@ -1,16 +1,11 @@
-"""How far requests move, and which are refused, by what each of them waits."""
+"""How far requests move by what each of them waits."""
 
-import math
-from contextlib import suppress
 from typing import NamedTuple
 
 import pytest
 
-from serve.classifier.classification import Classification
-from serve.classifier.classify_request import ClassifyRequest
 from serve.classifier.degrading import Degrading
 from serve.engine.row import Priority
-from serve.errors import DeadlineExceeded
 from serve.policy.applied import AppliedPolicy
 from serve.policy.document import Policy
 from serve.policy.faster_rungs import FasterRungs
@@ -26,9 +21,6 @@ class Engine(NamedTuple):
     """What `Degrading` asks of an engine."""
 
     waits: dict[tuple[str, Priority], float]
-
-    def clock(self) -> float:
-        return 100.0
 
     def wait_s(self, client: str, priority: Priority) -> float:
         return self.waits.get((client, priority), 0.0)
@@ -59,21 +51,3 @@ def test_a_client_moves_by_its_own_wait_and_low_priority_by_that_of_normal() -> 
     }
     moved = {key for key, level in levels.items() if level}
     assert moved == {("busy", Priority.NORMAL), ("busy", Priority.LOW)}
-
-
-@pytest.mark.parametrize(
-    ("free_s", "wait_s", "refused"),
-    [(1.0, 0.5, False), (1.0, 0.51, True), (math.inf, 99.0, False)],
-)
-def test_a_request_waits_for_half_of_its_time_at_most(
-    free_s: float, wait_s: float, refused: bool
-) -> None:
-    engine = Engine({("", Priority.NORMAL): wait_s})
-    applied = AppliedPolicy(Policy.model_validate(POLICY), served())
-    timeout_ms = None if math.isinf(free_s) else 1000 * free_s
-    asked = ClassifyRequest(inputs="w1", timeout_ms=timeout_ms)
-    request, found = Classification(asked, arrived_s=100), None
-    assert applied.faster
-    with suppress(DeadlineExceeded):
-        found = Degrading([engine]).plan(request, applied.exit_for(None), applied.faster)  # type: ignore[list-item]
-    assert (found is None) == refused

@@ -248,25 +248,6 @@ def test_replica_that_cannot_follow_goes_on_and_says_so(folder: Path) -> None:
     run(folder, act)
 
 
-def test_user_config_changes_models_in_place_and_keeps_what_was_loaded_on_top(
-    folder: Path,
-) -> None:
-    first, second = str(folder / "first"), str(folder / "second")
-    extra = write_task_bundle(folder, Kind("single_label"), "extra").name
-
-    async def act(two: Two) -> None:
-        await two.user_config([first, second], default="second")
-        expected = {"first": "first", "second": "second", "default": "second"}
-        assert two.served == [expected] * 2
-        await two.changes.load(ASKED, extra, None, "why not")
-        await two.user_config([first, second], default="second")  # deployed again as it was
-        assert two.served == [expected | {"extra": "extra"}] * 2
-        await two.user_config([second])
-        assert two.served == [{"second": "second", "default": "second"}] * 2
-
-    run(folder, act)
-
-
 def test_model_of_user_config_has_the_name_of_the_link_that_is_given(folder: Path) -> None:
     (folder / "newest").symlink_to("first")
 

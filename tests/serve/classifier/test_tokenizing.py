@@ -6,9 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -22,6 +20,7 @@ from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from serve.policy.database import Database
 from serve.tokenization.inputs import PIECE_CHARS, Input
 from serve.tokenization.tokenizer import Text, Tokens
+from tests.serve.support.classifiers import running
 
 # Four pieces.
 LONG = ["w1 " * 60 + " " * 3000] * 80
@@ -61,13 +60,10 @@ class Gate:
 
 @pytest.fixture
 def classifier(bundle: Bundle) -> Iterator[Classifier]:
-    options = EngineOptions(precision="fp32", num_threads=1, max_queue_tokens=10_000)
-    with ThreadPoolExecutor(THREADS) as pool:
-        classifier = Classifier(bundle, options, Database(), Mock(), pool)
-        classifier.policy.set_baseline(bundle.manifest.policy, "bundle")
-        classifier.start()
+    with running(
+        bundle, bundle.manifest.policy, THREADS, precision="fp32", max_queue_tokens=10_000
+    ) as classifier:
         yield classifier
-        classifier.engine.stop(60)
 
 
 @pytest.fixture
