@@ -14,7 +14,7 @@ import yaml
 
 from loadtest.http.server_process import ChildProcess, free_port
 from tests.monitoring.promql import ALERTS, Query, queries, rules
-from tests.serve.support.live_server import LiveServer
+from tests.serve.support.live_server import LiveServer, request_of
 from tests.serve.support.server_process import ServerProcess
 from tests.support.patience import until
 
@@ -101,14 +101,10 @@ def prometheus(
 def send_traffic(server: LiveServer) -> bool:
     """Make both replicas answer and refuse, and disconnect before some answers."""
     text = " ".join(["w1"] * 60)
-    content = b'{"inputs": [' + b",".join([f'"{text}"'.encode()] * 256) + b"]}"
-    head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(content)
-    )
+    request = request_of(b'{"inputs": [' + b",".join([f'"{text}"'.encode()] * 256) + b"]}")
     with ThreadPoolExecutor(4) as pool, ExitStack() as clients:
         for _ in range(4):
-            clients.enter_context(server.half_sent(head + content))
+            clients.enter_context(server.half_sent(request))
         list(pool.map(server.answer, [["w1", "w2 w3 w4"]] * 16))
         server.refusal("")
     return True

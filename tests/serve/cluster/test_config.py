@@ -26,7 +26,7 @@ from tests.serve.support.declarative import (
     submit,
 )
 from tests.serve.support.ladders import served
-from tests.serve.support.live_server import LiveServer, Problem
+from tests.serve.support.live_server import LiveServer, Problem, request_of
 from tests.serve.support.server_process import asking
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.patience import until
@@ -56,31 +56,33 @@ def server() -> Iterator[LiveServer]:
         yield live
 
 
+def application(
+    name: str, prefix: str, bundle: Path, deployment: dict[str, Any], **args: Any
+) -> dict[str, Any]:
+    """Return the part of a Serve config that is about a bundle's application."""
+    known = {"bundles": [str(bundle)], "precision": "fp32", "no_auth": True}
+    return {
+        "name": name,
+        "route_prefix": prefix,
+        "import_path": "serve.app:build",
+        "args": {**known, **args},
+        "deployments": [{"name": "Classifiers", **deployment}],
+    }
+
+
 @pytest.fixture(scope="module")
 def deploy(server: LiveServer, bundle_folder: Path) -> Deploy:
     """Deploy the app with a `user_config`, as `serve deploy` does."""
 
     def deploy(user_config: dict[str, Any], **args: Any) -> None:
-        known = {"bundles": [str(bundle_folder)], "precision": "fp32", "no_auth": True}
-        config = {
-            "applications": [
-                {
-                    "name": "declared",
-                    "route_prefix": "/",
-                    "import_path": "serve.app:build",
-                    "args": {**known, "access_log": True, **args},
-                    "deployments": [
-                        {
-                            "name": "Classifiers",
-                            "user_config": user_config,
-                            "graceful_shutdown_timeout_s": 2,
-                            "ray_actor_options": {"num_cpus": 0.5},
-                        }
-                    ],
-                }
-            ]
+        deployment = {
+            "user_config": user_config,
+            "graceful_shutdown_timeout_s": 2,
+            "ray_actor_options": {"num_cpus": 0.5},
         }
-        deploy_document(config, "declared")
+        args = {"access_log": True, **args}
+        declared = application("declared", "/", bundle_folder, deployment, **args)
+        deploy_document({"applications": [declared]}, "declared")
 
     return deploy
 
@@ -196,20 +198,12 @@ def test_models_of_the_config_change_in_place_and_wrong_ones_change_nothing(
 def test_refused_config_of_a_first_deployment_is_the_deploy_s_own_message(
     server: LiveServer, bundle_folder: Path
 ) -> None:
-    document = {
-        "name": "refused",
-        "route_prefix": "/refused",
-        "import_path": "serve.app:build",
-        "args": {"bundles": [str(bundle_folder)], "precision": "fp32", "no_auth": True},
-        "deployments": [
-            {
-                "name": "Classifiers",
-                "user_config": {"policies": {"tinny": AT_TWO}},
-                "max_constructor_retry_count": 1,
-                "ray_actor_options": {"num_cpus": 0.1},
-            }
-        ],
+    deployment = {
+        "user_config": {"policies": {"tinny": AT_TWO}},
+        "max_constructor_retry_count": 1,
+        "ray_actor_options": {"num_cpus": 0.1},
     }
+    document = application("refused", "/refused", bundle_folder, deployment)
     running = [*_get_global_client().get_serve_details()["applications"].values()]
     kept = [each["deployed_app_config"] for each in running if each["deployed_app_config"]]
     submit({"applications": [*kept, document]})
@@ -375,11 +369,7 @@ def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer, deploy: De
     deploy({})
     before = server.metric("offramp_client_disconnects_total")
     answered = server.metric("offramp_requests_total", route="/v1/classify", code="200")
-    content = b'{"inputs": [' + b",".join([b'"' + b"w1 " * 60 + b'"'] * 256) + b"]}"
-    head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(content)
-    )
+    request = request_of(b'{"inputs": [' + b",".join([b'"' + b"w1 " * 60 + b'"'] * 256) + b"]}")
 
     def all_answered(count: int) -> bool:
         now = server.metric("offramp_requests_total", route="/v1/classify", code="200")
@@ -389,7 +379,7 @@ def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer, deploy: De
         # Several at once, so that some are still in the queue when all leave.
         with contextlib.ExitStack() as clients:
             for _ in range(6):
-                clients.enter_context(server.half_sent(head + content))
+                clients.enter_context(server.half_sent(request))
             until(lambda: server.metric("offramp_queue_depth") or all_answered(6))
         return server.metric("offramp_client_disconnects_total") > before
 
@@ -401,11 +391,7 @@ def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer, deploy: De
 def test_replica_that_listens_itself_answers_what_it_accepted_before_it_ends(
     server: LiveServer, bundle_folder: Path
 ) -> None:
-    content = b'{"inputs": "w1"}'
-    head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(content)
-    )
+    request = request_of(b'{"inputs": "w1"}')
     config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32")
     options = {"graceful_shutdown_timeout_s": 60, "ray_actor_options": {"num_cpus": 0.1}}
     with take_shared_port("127.0.0.1", 0) as address:
@@ -415,12 +401,12 @@ def test_replica_that_listens_itself_answers_what_it_accepted_before_it_ends(
         with (
             live.http,
             live.half_sent(b"") as idle,
-            live.half_sent(head + content[:5]) as unfinished,
+            live.half_sent(request[:-5]) as unfinished,
         ):
             assert live.answer("w1")["model"] == "tiny"
             ray_serve.delete("listening", _blocking=False)
             assert idle.recv(1) == b""
-            unfinished.sendall(content[5:])
+            unfinished.sendall(request[-5:])
             assert unfinished.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
         until(lambda: "listening" not in ray_serve.status().applications)
 

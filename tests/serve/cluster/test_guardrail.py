@@ -1,10 +1,8 @@
 """A planted shift under Ray, with two replicas of which one is killed before the alarm."""
 
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -25,14 +23,10 @@ pytestmark = pytest.mark.ray
 
 
 @pytest.fixture
-def process(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerProcess]:
-    with TemporaryDirectory(prefix="ray-") as folder:
-        monkeypatch.setenv("RAY_TMPDIR", folder)
-        bundle = certify(
-            Path(shutil.copytree(bundle_folder, f"{folder}/tiny")), "int8", rungs=RUNGS
-        )
-        with ServerProcess(bundle, "--replicas", "2", "--port", "0") as process:
-            yield process
+def process(bundle_copy: Callable[..., Path], ray_folder: Path) -> Iterator[ServerProcess]:
+    bundle = certify(bundle_copy("tiny"), "int8", rungs=RUNGS)
+    with ServerProcess(bundle, "--replicas", "2", "--port", "0") as process:
+        yield process
 
 
 def test_guardrail_acts_once_for_all_replicas_and_counts_of_a_killed_one_stay(

@@ -137,10 +137,3 @@ def test_lines_of_replicas_arrive_whole_and_wait_for_an_output_that_takes_none(
         one.write(b"lost\n")
     one.close()
     other.close()
-
-
-def test_folder_whose_path_is_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
-    path = tmp_path / ("x" * 120)
-    with pytest.raises(Unavailable) as refused, collecting(path, Output(print, "json")):
-        pass
-    assert str(path) in str(refused.value)

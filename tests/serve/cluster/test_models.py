@@ -4,7 +4,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -29,14 +28,11 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def process(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerProcess]:
-    # Paths below pytest's own folder would be too long for sockets.
-    with TemporaryDirectory(prefix="ray-") as folder:
-        monkeypatch.setenv("RAY_TMPDIR", folder)
-        options = ("--replicas", "2", "--port", "0", "--precision", "fp32")
-        where = ("--model-repository", repository)
-        with ServerProcess(repository / "first", *options, *where) as process:
-            yield process
+def process(repository: Path, ray_folder: Path) -> Iterator[ServerProcess]:
+    options = ("--replicas", "2", "--port", "0", "--precision", "fp32")
+    where = ("--model-repository", repository)
+    with ServerProcess(repository / "first", *options, *where) as process:
+        yield process
 
 
 def change(server: LiveServer, method: str, path: str, **body: Any) -> dict[str, Any]:

@@ -79,12 +79,12 @@ def server(process: ServerProcess) -> LiveServer:
     return process.client()
 
 
-def by_replica(server: LiveServer, name: str) -> dict[str, float]:
-    """Return a metric's sum per replica."""
+def by_replica(server: LiveServer, name: str, **labels: str) -> dict[str, float]:
+    """Return the sum per replica of a metric's samples that bear these labels."""
     sums: Counter[str] = Counter()
     for family in text_string_to_metric_families(server.http.get("/metrics").text):
         for sample in family.samples:
-            if sample.name == name:
+            if sample.name == name and labels.items() <= sample.labels.items():
                 sums[sample.labels["replica"]] += sample.value  # type: ignore[assignment]
     return dict(sums)
 
@@ -137,15 +137,8 @@ def infer(process: ServerProcess) -> None:
 def test_both_replicas_answer_grpc_on_one_port(server: LiveServer, process: ServerProcess) -> None:
     def both_have_answered() -> bool:
         infer(process)
-        seen = {
-            sample.labels["replica"]
-            for family in text_string_to_metric_families(server.http.get("/metrics").text)
-            for sample in family.samples
-            if sample.name == "offramp_requests_total"
-            and sample.labels["route"] == INFER
-            and sample.value
-        }
-        return len(seen) == 2
+        answered = by_replica(server, "offramp_requests_total", route=INFER)
+        return sum(number > 0 for number in answered.values()) == 2
 
     until(both_have_answered)
 

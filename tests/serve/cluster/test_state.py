@@ -2,7 +2,6 @@
 
 import signal
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -33,36 +32,33 @@ def patch(process: ServerProcess, layer: int) -> None:
 
 
 def test_policy_and_history_survive_what_the_documentation_says(
-    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundle_folder: Path, tmp_path: Path, ray_folder: Path
 ) -> None:
-    # Paths below pytest's own folder would be too long for sockets.
-    with TemporaryDirectory(prefix="ray-") as folder:
-        monkeypatch.setenv("RAY_TMPDIR", folder)
-        arguments = (bundle_folder, "--replicas", "2", "--port", "0", "--state", tmp_path)
-        with ServerProcess(*arguments) as process:
-            patch(process, 2)
-            before = history(process)
-            replicas = process.replicas()
-            next(iter(replicas)).kill()
-            until(lambda: process.replicas() - replicas, every_s=0.2)
-            assert said("a replica is killed", STATE) == "kept"
-            assert until(lambda: history(process)) == before
-            [controller] = process.family.titled("ServeController")
-            controller.kill()
-            until(lambda: process.family.titled("ServeController") - {controller})
-            assert said("Ray Serve's controller is killed", STATE) == "kept"
-            patch(process, 3)
-            before = history(process)
-            [head] = process.family.titled("gcs_server")
-            head.kill()
-            process.exit_status()
-            assert said("Ray's head is killed", STATE) == "kept, the command ends"
-        with ServerProcess(*arguments) as process:
-            assert history(process) == before
-            answer = process.client().answer("w1")
-            assert answer["policy_version"] == before[0]["version"]
-            assert answer["results"][0]["exit"]["layer"] == 3
-            process.send(signal.SIGKILL)
-            process.exit_status()
-            until(lambda: not process.left())
-        assert said("the server is killed (`kill -9`)", STATE) == "kept"
+    arguments = (bundle_folder, "--replicas", "2", "--port", "0", "--state", tmp_path)
+    with ServerProcess(*arguments) as process:
+        patch(process, 2)
+        before = history(process)
+        replicas = process.replicas()
+        next(iter(replicas)).kill()
+        until(lambda: process.replicas() - replicas, every_s=0.2)
+        assert said("a replica is killed", STATE) == "kept"
+        assert until(lambda: history(process)) == before
+        [controller] = process.family.titled("ServeController")
+        controller.kill()
+        until(lambda: process.family.titled("ServeController") - {controller})
+        assert said("Ray Serve's controller is killed", STATE) == "kept"
+        patch(process, 3)
+        before = history(process)
+        [head] = process.family.titled("gcs_server")
+        head.kill()
+        process.exit_status()
+        assert said("Ray's head is killed", STATE) == "kept, the command ends"
+    with ServerProcess(*arguments) as process:
+        assert history(process) == before
+        answer = process.client().answer("w1")
+        assert answer["policy_version"] == before[0]["version"]
+        assert answer["results"][0]["exit"]["layer"] == 3
+        process.send(signal.SIGKILL)
+        process.exit_status()
+        until(lambda: not process.left())
+    assert said("the server is killed (`kill -9`)", STATE) == "kept"

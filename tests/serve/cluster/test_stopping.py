@@ -2,10 +2,8 @@
 
 import signal
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx
 import psutil
@@ -16,14 +14,6 @@ from tests.serve.support.server_process import START_S, ServerProcess
 from tests.support.patience import until
 
 pytestmark = pytest.mark.ray
-
-
-@pytest.fixture
-def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    # pytest's own folder would make paths that are too long for sockets.
-    with TemporaryDirectory(prefix="ray-") as folder:
-        monkeypatch.setenv("RAY_TMPDIR", folder)
-        yield Path(folder)
 
 
 def check_first_answer(port: int) -> None:
@@ -42,7 +32,7 @@ def check_first_answer(port: int) -> None:
 
 @pytest.mark.parametrize("serving", [True, False], ids=["serving", "starting"])
 def test_signal_to_every_process_ends_all_and_leaves_no_folder(
-    bundle_folder: Path, temporary: Path, serving: bool
+    bundle_folder: Path, ray_folder: Path, serving: bool
 ) -> None:
     """Ray would wait for its control process for a minute, and then abort."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -60,4 +50,4 @@ def test_signal_to_every_process_ends_all_and_leaves_no_folder(
         assert process.output.splitlines()[-1] == "stopped"
         assert "Failed to connect to GCS within" not in process.output
         assert not process.left()
-    assert not list(temporary.iterdir())
+    assert not list(ray_folder.iterdir())

@@ -32,6 +32,15 @@ TIMEOUT_S = 60.0
 FULL_DEPTH: dict[str, Any] = {"policy": {"default": {"rule": "never"}}, "version": None}
 
 
+def request_of(content: bytes) -> bytes:
+    """Return the bytes of a request to classify what a body asks for."""
+    head = (
+        b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n"
+    )
+    return head % len(content) + content
+
+
 class Problem(NamedTuple):
     """An answer that is not 2xx; making one checks its shape."""
 
