@@ -12,9 +12,8 @@ from serve.policy.database import Database
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.entry import Change
 from serve.policy.live import LivePolicy
-from tests.serve.support.ladders import served
+from tests.serve.support.ladders import NEVER, served
 
-NEVER = {"rule": "never"}
 FAST = {"target": {"max_disagreement": 0.03}}
 SAFER = {"on_broken_promise": "safer"}
 

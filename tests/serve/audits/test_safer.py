@@ -6,9 +6,7 @@ from serve.audits.guardrail import safer_policy
 from serve.policy.applied import AppliedPolicy
 from serve.policy.document import Policy
 from serve.policy.ladder import Loss
-from tests.serve.support.ladders import DECIDED, decisions, served
-
-NEVER = {"rule": "never"}
+from tests.serve.support.ladders import DECIDED, NEVER, decisions, served
 
 
 def target(**bounds: Any) -> dict[str, Any]:
