@@ -21,8 +21,8 @@ from serve.http.tls import TlsFiles
 from tests.clients.recorder import recording
 from tests.docs.test_clients_page import check_lines
 from tests.serve.support.certificates import NEEDS_OPENSSL, Authority
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, serving_grpc
-from tests.serve.support.openapi_fuzz import make_key
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from serve.access.gate import Client, Gate
-from serve.access.keys import Key, KeyLimits, Scope, new_key
+from serve.access.keys import Key, Scope
 from serve.api.access import LOOPBACK_HOSTS, Access
 from serve.api.request import Headers, Request
 from serve.config import ServerConfig
@@ -22,6 +22,7 @@ from serve.logs import ACCESS_LOG
 from serve.standalone import build_standalone_app
 from serve.version import __version__
 from tests.serve.api.conftest import StartServer
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, listening
 from tests.support.patience import until
 
@@ -30,22 +31,24 @@ ASK = {"inputs": "w1"}
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 
 
+KINDS: dict[str, tuple[Scope, dict[str, Any]]] = {
+    "user": ("classify", {"rows_per_s": 100}),
+    "slow": ("classify", {"rows_per_s": 1, "in_flight": 1, "max_text_chars": 20}),
+    "viewer": ("read", {}),
+    "ops": ("admin", {"priority": "high"}),
+    "batch": ("classify", {"priority": "low"}),
+}
+
+
 class Keys:
     """A file of keys and their secrets by name."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "keys.json"
-        self.secrets: dict[str, str] = {}
-        self._add("user", "classify", rows_per_s=100)
-        self._add("slow", "classify", rows_per_s=1, in_flight=1, max_text_chars=20)
-        self._add("viewer", "read")
-        self._add("ops", "admin", priority="high")
-        self._add("batch", "classify", priority="low")
-
-    def _add(self, name: str, scope: Scope, priority: str = "normal", **limits: Any) -> None:
-        fields = {"name": name, "sha256": "0" * 64, "scopes": [scope], "priority": priority}
-        key = Key.model_validate({**fields, "limits": KeyLimits(**limits)})
-        self.secrets[name] = new_key(key, self.file)
+        self.secrets = {
+            name: make_key(folder, scope, name=name, **more)
+            for name, (scope, more) in KINDS.items()
+        }
 
     def __getitem__(self, name: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.secrets[name]}"}
@@ -80,6 +83,10 @@ def guarded(bundle_folder: Path, keys: Keys) -> Iterator[LiveServer]:
         ("GET", POLICY, {"viewer", "ops"}),
         ("GET", "/metrics", {"viewer", "ops"}),
         ("PUT", POLICY, {"ops"}),
+        ("GET", f"{POLICY}/history", {"ops"}),
+        ("GET", f"{POLICY}/rollout", {"viewer", "ops"}),
+        ("POST", f"{POLICY}/rollout", {"ops"}),
+        ("POST", f"{POLICY}/rollout/abort", {"ops"}),
         ("GET", "/no/such/route", {"user", "slow", "viewer", "ops", "batch"}),
         ("POST", "/no/such/route", {"user", "slow", "viewer", "ops", "batch"}),
         ("DELETE", "/v1/models/tiny", {"user", "slow", "viewer", "ops", "batch"}),

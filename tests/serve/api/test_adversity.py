@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.openapi_fuzz import make_key
+from tests.serve.support.keys import make_key
 from tests.support.patience import until
 from tests.support.tiny import WORDS
 

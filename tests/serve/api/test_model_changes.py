@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 import pytest
 
-from serve.access.keys import Key, new_key
 from serve.bundle.loader import MANIFEST, load_bundle, sha256_of
 from serve.config import ServerConfig
 from serve.engine.core import EngineCore
@@ -24,6 +23,7 @@ from serve.http.settings import ConnectionState
 from serve.runtime.placement import build_runner
 from serve.standalone import build_standalone_app
 from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, Problem, listening, serving_bundles
 from tests.serve.support.server_process import asking
 from tests.serve.support.task_bundles import Kind, write_task_bundle
@@ -562,14 +562,10 @@ def test_restart_without_the_bundle_of_a_loaded_model_says_what_to_do(
 def test_bound_key_asks_a_model_by_any_of_its_names_and_no_other(
     repository: Path, tmp_path: Path
 ) -> None:
-    secrets = {}
-    for name, scopes, models in (
-        ("ops", ("admin",), ()),
-        ("by-alias", ("classify",), ("mood",)),
-        ("by-name", ("classify",), ("second",)),
-    ):
-        fields = {"name": name, "sha256": "0" * 64, "scopes": scopes, "models": models}
-        secrets[name] = new_key(Key.model_validate(fields), tmp_path / "keys.json")
+    secrets = {"ops": make_key(tmp_path, "admin")} | {
+        name: make_key(tmp_path, "classify", name=name, models=[model])
+        for name, model in (("by-alias", "mood"), ("by-name", "second"))
+    }
 
     def asked(key: str, **fields: Any) -> int | str:
         headers = {"X-API-Key": secrets[key]}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.openapi_fuzz import check_unharmed, fuzz, make_key
+from tests.serve.support.keys import make_key
+from tests.serve.support.openapi_fuzz import check_unharmed, fuzz
 
 # Without those that try every bound of every field in turn, which one run is enough for.
 SOME_PHASES = ("--phases", "examples,fuzzing")

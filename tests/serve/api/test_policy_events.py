@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serve.access.keys import Key, new_key, revoke_key
+from serve.access.keys import revoke_key
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.api.routes import policy_events
@@ -19,8 +19,8 @@ from serve.policy.database import Database
 from serve.policy.document import Policy
 from serve.policy.entry import Change
 from tests.serve.api.conftest import StartServer
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, Problem, serving, serving_bundles
-from tests.serve.support.openapi_fuzz import make_key
 from tests.support.patience import until
 
 PATH = "/v1/models/tiny/policy"
@@ -165,11 +165,9 @@ def test_a_clients_streams_leave_room_for_others(
     start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy_events, "MAX_OF_CLIENT", 1)
-    keys = {"one": "", "other": ""}
-    for name in keys:
-        key = Key.model_validate({"name": name, "sha256": "0" * 64, "scopes": ["admin"]})
-        keys[name] = new_key(key, tmp_path / "keys.json")
-    one, other = ({"X-API-Key": secret} for secret in keys.values())
+    one, other = (
+        {"X-API-Key": make_key(tmp_path, "admin", name=name)} for name in ("one", "other")
+    )
     server = start_server(keys=tmp_path / "keys.json")
     with events(server, **one) as stream:
         next(stream)

@@ -10,8 +10,8 @@ import pytest
 from serve.policy.entry import MAX_WHY_CHARS
 from serve.policy.store import KEPT_VERSIONS
 from tests.serve.api.conftest import StartServer
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
-from tests.serve.support.openapi_fuzz import make_key
 from tests.support.tiny import POLICY
 
 PATH = "/v1/models/tiny/policy"

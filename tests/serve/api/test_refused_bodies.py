@@ -15,8 +15,8 @@ from serve.config import ServerConfig
 from serve.dialects.v1.dialect import V1
 from serve.standalone import standalone_context
 from tests.serve.api.conftest import StartServer
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, Problem
-from tests.serve.support.openapi_fuzz import make_key
 
 MAX_BODY_BYTES = 2**20
 WRONG = {

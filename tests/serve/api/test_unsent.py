@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import serve.access.held_bytes
-from serve.access.keys import Key, KeyLimits, new_key
 from tests.serve.api.conftest import StartServer
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
 
@@ -53,9 +53,7 @@ def whole(client: socket.socket) -> bytes:
 def test_request_is_in_flight_until_its_answer_is_taken(
     start_server: StartServer, tmp_path: Path, connect: Connect
 ) -> None:
-    limits = KeyLimits(in_flight=1)
-    key = Key(name="one", sha256="0" * 64, scopes=("classify",), limits=limits)
-    given = {"X-API-Key": new_key(key, tmp_path / "keys.json")}
+    given = {"X-API-Key": make_key(tmp_path, "classify", in_flight=1)}
     server = start_server(keys=tmp_path / "keys.json", open_metrics=True)
 
     def status() -> int:

@@ -12,8 +12,8 @@ from serve.config import ServerConfig
 from serve.errors import Forbidden
 from serve.standalone import build_standalone_app
 from tests.serve.api.conftest import StartServer
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, listening
-from tests.serve.support.openapi_fuzz import make_key
 
 # Browsers send these without asking the server first; None stands for no Content-Type.
 SIMPLE = (

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.serve.api.conftest import StartServer
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer
-from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import MAX_TOKENS, WORDS, tiny_tokenizer
 

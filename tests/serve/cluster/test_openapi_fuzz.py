@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.support.openapi_fuzz import check_unharmed, fuzz, make_key
+from tests.serve.support.keys import make_key
+from tests.serve.support.openapi_fuzz import check_unharmed, fuzz
 from tests.serve.support.server_process import ServerProcess
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]

@@ -14,8 +14,8 @@ import pytest
 from loadtest.http.server_process import OFFRAMP, free_port
 from tests.serve.commands.conftest import Offramp
 from tests.serve.support.http_answers import answering, sending
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, serving_bundles
-from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.server_process import Ran
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.patience import until

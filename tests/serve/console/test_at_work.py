@@ -11,8 +11,8 @@ from serve.rules.traits import Task
 from tests.serve.api.conftest import StartServer
 from tests.serve.console.conftest import OpenPage
 from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, serving_bundles
-from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 
 expect.set_options(timeout=30_000)

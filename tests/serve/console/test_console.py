@@ -14,8 +14,8 @@ from serve.commands.figures import Growth, between
 from tests.serve.api.conftest import StartServer
 from tests.serve.commands.test_top import PAGES, TEXTS_OF_PAGES, page_of
 from tests.serve.console.conftest import OpenPage
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, serving_bundles
-from tests.serve.support.openapi_fuzz import make_key
 from tests.support.tiny import WORDS
 
 TABS = ("playground", "live", "quality", "policy", "models")

@@ -10,9 +10,9 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.serve.console.conftest import OpenPage
 from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.keys import make_key
 from tests.serve.support.ladders import certify
 from tests.serve.support.live_server import LiveServer, serving_bundles
-from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 
 expect.set_options(timeout=30_000)

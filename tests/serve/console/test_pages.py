@@ -8,8 +8,8 @@ import pytest
 
 import serve
 from tests.serve.api.conftest import StartServer
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
-from tests.serve.support.openapi_fuzz import make_key
 
 PACKAGE = Path(serve.__file__).parent
 STATIC = PACKAGE / "console/static"

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 
-from serve.access.keys import Key, new_key
 from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.policy.live import Live
@@ -26,6 +25,7 @@ from tests.serve.dialects.spoken import (
     Dial,
 )
 from tests.serve.http.grpc.conftest import asked, stub
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, serving_grpc
 
 GRPC = "gRPC"
@@ -133,10 +133,10 @@ def server(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "lax": {"profiles": ["lax"]},
         "old": {"expires": past},
     }
-    keys = {}
-    for name, more in kinds.items():
-        fields = {"name": name, "sha256": "0" * 64, "scopes": ["classify"], **more}
-        keys[name] = new_key(Key.model_validate(fields), folder / "keys.json")
+    keys = {
+        name: make_key(folder, *more.pop("scopes", ["classify"]), name=name, **more)
+        for name, more in kinds.items()
+    }
     with serving_grpc(bundle_folder, keys=folder / "keys.json") as live:
         yield Locked(live, keys)
 
@@ -382,10 +382,9 @@ def test_a_bound_key_learns_of_no_models_profiles_or_detectors_but_its_own(
     bundle_folder: Path, tmp_path: Path
 ) -> None:
     other = shutil.copytree(bundle_folder, tmp_path / "other")
-    fields: dict[str, Any] = {"sha256": "0" * 64, "models": ["tiny"], "profiles": ["guard"]}
     keys = {
-        "ops": new_key(Key(name="ops", sha256="0" * 64, scopes=("admin",)), tmp_path / "keys.json"),
-        "bound": new_key(Key(name="bound", scopes=("classify",), **fields), tmp_path / "keys.json"),
+        "ops": make_key(tmp_path, "admin"),
+        "bound": make_key(tmp_path, "classify", models=["tiny"], profiles=["guard"]),
     }
     with serving_grpc(bundle_folder, other, keys=tmp_path / "keys.json") as live:
         server = Locked(live, keys)

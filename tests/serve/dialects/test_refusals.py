@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from serve.access.keys import Key, KeyLimits, new_key
 from tests.serve.api.conftest import StartServer
 from tests.serve.dialects.spoken import (
     BASIC,
@@ -24,6 +23,7 @@ from tests.serve.dialects.spoken import (
     VLLM,
     message_of,
 )
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer
 
 NO_LAYER = {"rule": "layer", "layer": 9}
@@ -240,9 +240,7 @@ def test_keys_models_and_rates_are_told_in_the_form_of_the_dialect(
     start_server: StartServer, tmp_path: Path
 ) -> None:
     def key(name: str, scope: Any, **limits: int) -> dict[str, str]:
-        fields: Any = {"name": name, "sha256": "0" * 64, "scopes": [scope]}
-        made = Key.model_validate({**fields, "limits": KeyLimits(**limits)})
-        return {"X-API-Key": new_key(made, tmp_path / "keys.json")}
+        return {"X-API-Key": make_key(tmp_path, scope, name=name, **limits)}
 
     viewer = key("viewer", "read")
     users = {path: key(f"user{i}", "classify", rows_per_s=1) for i, path in enumerate(BODIES)}

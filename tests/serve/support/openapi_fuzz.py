@@ -8,19 +8,12 @@ from pathlib import Path
 from hypothesis import settings
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.access.keys import Key, KeyLimits, Scope, new_key
 from tests.serve.support.live_server import LiveServer
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "schemathesis")
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 # Hypothesis makes as many by default; a profile that asks for more is a soak.
 SHORT = 100
-
-
-def make_key(folder: Path, scope: Scope, **limits: int) -> str:
-    """Add a key to the file of keys in a folder and return its secret."""
-    fields = {"name": scope, "sha256": "0" * 64, "scopes": [scope], "limits": KeyLimits(**limits)}
-    return new_key(Key.model_validate(fields), folder / "keys.json")
 
 
 def fuzz(server: LiveServer, folder: Path, *options: str, key: str | None = None) -> None:

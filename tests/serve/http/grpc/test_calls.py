@@ -9,10 +9,11 @@ import grpc
 import pytest
 
 import serve.access.held_bytes
-from serve.access.keys import Key, KeyLimits, Scope, new_key
+from serve.access.keys import Scope
 from serve.logs import ACCESS_LOG
 from tests.serve.http.grpc.conftest import asked, failure, stub
 from tests.serve.http.grpc.raw_http2 import raw_http2
+from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, serving_grpc
 from tests.support.patience import until
 from tests.support.tiny import WORDS
@@ -29,8 +30,7 @@ class Keys:
         self._secrets: dict[str, str] = {}
 
     def add(self, name: str, scope: Scope, **limits: Any) -> None:
-        key = Key(name=name, sha256="0" * 64, scopes=(scope,), limits=KeyLimits(**limits))
-        self._secrets[name] = new_key(key, self.file)
+        self._secrets[name] = make_key(self.file.parent, scope, name=name, **limits)
 
     def bearer(self, name: str) -> tuple[tuple[str, str], ...]:
         return (("authorization", f"Bearer {self._secrets[name]}"),)
