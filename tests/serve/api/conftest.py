@@ -14,8 +14,8 @@ StartServer = Callable[..., LiveServer]
 @pytest.fixture(scope="session")
 def server(bundle_folder: Path) -> Iterator[LiveServer]:
     """Return a server that all tests share; none may change its policy."""
-    with ExitStack() as stack:
-        yield _start(stack, bundle_folder)
+    with serving_bundles(bundle_folder) as live:
+        yield live
 
 
 @pytest.fixture(scope="session")
@@ -32,10 +32,6 @@ def start_server(bundle_folder: Path) -> Iterator[StartServer]:
     with ExitStack() as stack:
 
         def start(*folders: Path, **config: Any) -> LiveServer:
-            return _start(stack, *(folders or (bundle_folder,)), **config)
+            return stack.enter_context(serving_bundles(*(folders or (bundle_folder,)), **config))
 
         yield start
-
-
-def _start(stack: ExitStack, *folders: Path, **config: Any) -> LiveServer:
-    return stack.enter_context(serving_bundles(*folders, **config))

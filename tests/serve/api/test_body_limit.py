@@ -7,13 +7,9 @@ from serve.access.held_bytes import HeldBytes
 from serve.api.request import BodyLimit
 from serve.errors import BodyTooLarge, Overloaded
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import Problem
+from tests.serve.support.live_server import Problem, raw_request
 
 KIB = 1024
-HEAD = (
-    b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    b"Content-Length: 100000\r\n\r\n"
-)
 
 
 def body_of(*sizes: int, bodies: HeldBytes, declared: int | str | None = None) -> BodyLimit:
@@ -55,7 +51,8 @@ def test_a_server_full_of_bodies_answers_429_to_large_ones_and_still_classifies(
     start_server: StartServer,
 ) -> None:
     server = start_server(max_body_bytes=200_000, max_buffered_bytes=200_000)
-    with server.half_sent(HEAD + b" " * 90_000), server.half_sent(HEAD + b" " * 90_000):
+    most = raw_request("/v1/classify", b" " * 90_000, size=100_000)
+    with server.half_sent(most), server.half_sent(most):
         # Both have arrived when a request that came later is answered.
         server.answer("w1")
         response = server.post(b" " * 150_000)

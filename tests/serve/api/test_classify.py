@@ -1,21 +1,14 @@
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from serve.engine.engine import Engine
-from serve.engine.row import Row
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem
 from tests.support.patience import until
 from tests.support.tiny import DEPTH, LABELS, MAX_TOKENS, WORDS
 
 TEXTS = [" ".join(WORDS[i : i + 1 + i % 7]) for i in range(12)]
-
-
-def layers(answer: dict[str, Any]) -> list[int]:
-    return [result["exit"]["layer"] for result in answer["results"]]
 
 
 def test_answer_has_exactly_the_documented_fields(server: LiveServer) -> None:
@@ -59,11 +52,6 @@ def test_text_object_and_list_say_the_same(server: LiveServer, inputs: Any) -> N
     assert result["scores"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_second_text_of_a_pair_counts(server: LiveServer) -> None:
-    one, pair = server.answer(["w1", {"text": "w1", "text_pair": "w9 w30"}])["results"]
-    assert one["scores"] != pair["scores"]
-
-
 @pytest.mark.parametrize(
     ("exit_choice", "layer", "reason", "signal"),
     [
@@ -86,13 +74,6 @@ def test_rule_of_the_request_decides_where_texts_leave(
         assert result["exit"]["layers"] == DEPTH
         assert result["exit"]["reason"] == reason
         assert type(result["exit"]["signal"]) is (signal or type(None))
-
-
-def test_confident_texts_have_a_signal_on_their_side_of_the_threshold(server: LiveServer) -> None:
-    results = server.answer(TEXTS, exit={"rule": "entropy", "threshold": 0.6})["results"]
-    confident = [r["exit"] for r in results if r["exit"]["reason"] == "confident"]
-    assert confident
-    assert all(report["signal"] < 0.6 for report in confident)
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 3, 99])
@@ -145,16 +126,6 @@ def test_a_late_text_leaves_with_the_best_answer_so_far(server: LiveServer) -> N
 
     for found in until(late_exits):
         assert 1 <= found["layer"] < found["layers"]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"priority": "high"}, {"priority": "normal"}, {"priority": "low"}, {"timeout_ms": 600_000}],
-)
-def test_priority_and_a_generous_deadline_change_no_answer(
-    server: LiveServer, fields: dict[str, Any]
-) -> None:
-    assert layers(server.answer(TEXTS, **fields)) == [DEPTH] * len(TEXTS)
 
 
 # What the model, the policy or the server's limits refuse, and values that only look right.
@@ -213,14 +184,6 @@ def test_numbers_that_are_not_finite_and_half_characters_are_refused(
     assert Problem.of(server.post(body)).status == 422
 
 
-def test_model_must_be_named_when_several_are_served(
-    start_server: StartServer, bundle_copy: Callable[..., Any]
-) -> None:
-    server = start_server(bundle_copy("one"), bundle_copy("two"))
-    assert server.refusal("w1").status == 422
-    assert server.answer("w1", model="two")["model"] == "two"
-
-
 def test_policy_decides_what_a_request_may_choose(start_server: StartServer) -> None:
     server = start_server()
 
@@ -231,28 +194,13 @@ def test_policy_decides_what_a_request_may_choose(start_server: StartServer) -> 
     profiles = {"fast": {"rule": "layer", "layer": 2}}
     for overrides, profile, rule in (("any", 200, 200), ("profiles", 200, 403), ("none", 403, 403)):
         put(default="fast", profiles=profiles, limits={"overrides": overrides})
-        assert layers(server.answer("w1")) == [2]
+        assert server.layers("w1") == [2]
         assert server.classify("w1", exit="fast").status_code == profile
         assert server.classify("w1", exit={"profile": "fast"}).status_code == profile
         assert server.classify("w1", exit={"rule": "never"}).status_code == rule
     assert server.refusal("w1", exit="fast").code == "override_forbidden"
 
     put(default={"rule": "never"}, limits={"min_layer": 2, "max_layer": 3})
-    assert layers(server.answer("w1", exit={"rule": "confidence", "threshold": 0})) == [2]
-    assert layers(server.answer("w1", exit={"rule": "never"})) == [3]
+    assert server.layers("w1", exit={"rule": "confidence", "threshold": 0}) == [2]
+    assert server.layers("w1", exit={"rule": "never"}) == [3]
     assert server.refusal("w1", exit={"rule": "layer", "layer": 4}).status == 403
-
-
-def test_rows_of_a_request_belong_to_the_client_s_address(
-    server: LiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clients = []
-    original = Engine.submit
-
-    def submit(engine: Engine, rows: Sequence[Row]) -> None:
-        clients.extend(row.client for row in rows)
-        original(engine, rows)
-
-    monkeypatch.setattr(Engine, "submit", submit)
-    server.answer(["w1", "w2"])
-    assert clients == ["127.0.0.1"] * 2

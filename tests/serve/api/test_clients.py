@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import TIMEOUT_S, LiveServer, Problem
+from tests.serve.support.live_server import TIMEOUT_S, LiveServer, Problem, raw_request
 from tests.support.patience import until
 from tests.support.tiny import WORDS
 
@@ -19,12 +19,7 @@ ROOMY = {"max_inputs": MANY, "max_queue_rows": MANY, "max_queue_tokens": 10**6}
 
 
 def request_of(body: dict[str, Any]) -> bytes:
-    content = json.dumps(body).encode()
-    head = (
-        "POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(content)}\r\n\r\n"
-    )
-    return head.encode() + content
+    return raw_request("/v1/classify", json.dumps(body).encode())
 
 
 @pytest.mark.parametrize("behind", [[], ["w1"]])
@@ -55,18 +50,6 @@ def test_client_that_stops_in_the_middle_harms_no_other(start_server: StartServe
     server.answer("w1")
     until(lambda: server.metric("offramp_requests_total", code="499") == 2)
     assert server.metric("offramp_requests_total", code="500") == 0
-
-
-def test_requests_on_one_connection_are_answered_in_order(server: LiveServer) -> None:
-    bad, good = request_of({"inputs": ""}), request_of({"inputs": "w1"})
-    with server.half_sent(bad + good + bad) as connection:
-        received = b""
-        while received.count(b"HTTP/1.1 ") < 3 or not received.endswith(b"}"):
-            chunk = connection.recv(65_536)
-            assert chunk
-            received += chunk
-    statuses = [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]]
-    assert statuses == [b"422", b"200", b"422"]
 
 
 def test_what_does_not_fit_into_the_queue_is_told_when_to_come_back(

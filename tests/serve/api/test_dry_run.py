@@ -16,13 +16,12 @@ from models.quality.source import BundleSource
 from serve.audits.record import AuditLog, AuditRecord, RowLogits
 from serve.bundle.loader import load_bundle
 from serve.classifier.classifier import Classifier
-from serve.config import ServerConfig
 from serve.dry_run import exit_trial, predicted
 from serve.rules.traits import Task
 from serve.runtime.placement import Placement
 from serve.standalone import standalone_context
 from serve.tokenization.tokenizer import Text
-from tests.serve.support.live_server import LiveServer, Problem, serving
+from tests.serve.support.live_server import LiveServer, Problem, config_of, serving
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 from tests.support.tiny import WORDS
 
@@ -91,8 +90,7 @@ def start(made: Callable[[Task], Made]) -> Iterator[Callable[..., Tried]]:
 
         def start(task: Task = "single_label") -> Tried:
             folder, texts, stream = made(task)
-            config = ServerConfig(bundles=[str(folder)], precision="fp32", num_threads=1)
-            context = standalone_context(config)
+            context = standalone_context(config_of(folder))
             (classifier,) = context.catalog
             tried = Tried(stack.enter_context(serving(context)), classifier, stream)
             tried.texts = texts

@@ -9,35 +9,22 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.api import openapi
-from serve.api.context import AppContext
-from serve.api.replicas import OnlyReplica
-from serve.assembly import assemble
-from serve.bundle.loader import Bundle
-from serve.classifier.options import EngineOptions
-from serve.policy.database import Database
+from serve.standalone import standalone_context
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, Problem, serving, serving_bundles
+from tests.serve.support.live_server import LiveServer, Problem, config_of, serving, serving_bundles
 from tests.support.tiny import WORDS
 
 TEXTS = {"/metrics": "text/plain", "/v1/models/{model}/policy/events": "text/event-stream"}
 
 
-def test_server_that_runs_is_live_and_ready(server: LiveServer) -> None:
-    for path in ("/health/live", "/health/ready"):
-        response = server.http.get(path)
-        assert (response.status_code, response.json()) == (200, {"status": "ok"})
-
-
-def test_server_without_its_engine_is_live_but_not_ready(bundle: Bundle) -> None:
-    options = EngineOptions(precision="fp32", num_threads=1)
-    assembly = assemble([bundle.folder], options, Database())
-    catalog = assembly.catalog
-    catalog.set_baselines({})
-    replicas = OnlyReplica(catalog, assembly.metrics)
-    with serving(AppContext(catalog, assembly.metrics, replicas)) as server:
-        assert server.http.get("/health/ready").status_code == 200
+def test_server_without_its_engine_is_live_but_not_ready(bundle_folder: Path) -> None:
+    context = standalone_context(config_of(bundle_folder))
+    with serving(context) as server:
+        for path in ("/health/live", "/health/ready"):
+            response = server.http.get(path)
+            assert (response.status_code, response.json()) == (200, {"status": "ok"})
         assert server.metric("offramp_engine_up", model="tiny") == 1
-        catalog.stop(drain_s=60)
+        context.catalog.stop(drain_s=60)
         problem = Problem.of(server.http.get("/health/ready"))
         assert problem == (503, "unavailable", "no engine runs for tiny")
         assert server.http.get("/health/live").status_code == 200

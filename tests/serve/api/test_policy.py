@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from serve.api.context import AppContext
 from serve.api.replicas import Ack, OnlyReplica, Refreshed
-from serve.assembly import assemble
-from serve.bundle.loader import Bundle
-from serve.classifier.options import EngineOptions
-from serve.policy.database import Database
 from serve.policy.live import LivePolicy, Replacement
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, serving
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, raw_request
 from tests.support.patience import until
 from tests.support.tiny import DEPTH, POLICY
 
@@ -43,11 +38,6 @@ def leave_at(layer: int) -> dict[str, Any]:
     return {"default": {"rule": "layer", "layer": layer}}
 
 
-def exit_layer(answer: dict[str, Any]) -> int:
-    layer: int = answer["results"][0]["exit"]["layer"]
-    return layer
-
-
 def test_first_policy_is_the_bundles(server: LiveServer) -> None:
     shown = server.http.get(PATH).json()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", shown.pop("at"))
@@ -68,33 +58,30 @@ def test_first_policy_is_the_bundles(server: LiveServer) -> None:
 
 def test_new_policy_applies_to_the_next_request(start_server: StartServer) -> None:
     server = start_server()
-    assert exit_layer(server.answer("w1")) == DEPTH
+    assert server.layers("w1") == [DEPTH]
     change = put(server, leave_at(2))
     assert change["version"] == 2
     assert change["source"] == "api"
     assert change["replicas"] == [{"replica": "local", "version": 2}]
     assert change["unconfirmed"] == 0
     assert change["dropped_profiles"] == ["balanced", "fast"]
-    answer = server.answer("w1")
-    assert (exit_layer(answer), answer["policy_version"]) == (2, 2)
+    assert server.layers("w1") == [2]
+    assert server.answer("w1")["policy_version"] == 2
 
 
-class OneRefuses(OnlyReplica):
-    """Replicas of which one cannot follow the newest policy, and one keeps no target of it."""
+def test_replicas_that_cannot_follow_a_policy_do_not_count_as_applying_it(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh = OnlyReplica.refresh_policy
 
-    async def refresh_policy(self, model: str) -> Refreshed:
-        [ack] = (await super().refresh_policy(model)).acks
+    async def one_refuses(replicas: OnlyReplica, model: str) -> Refreshed:
+        """Answer also for one that cannot follow the policy, and one that misses a target of it."""
+        [ack] = (await refresh(replicas, model)).acks
         late = replace(ack, replica="late", problem="default: too slow")
         return Refreshed([ack, Ack("old", ack.version - 1, "default: layer 2 has no exit"), late])
 
-
-def test_replicas_that_cannot_follow_a_policy_do_not_count_as_applying_it(bundle: Bundle) -> None:
-    options = EngineOptions(precision="fp32", num_threads=1)
-    assembly = assemble([bundle.folder], options, Database())
-    catalog, metrics = assembly.catalog, assembly.metrics
-    catalog.set_baselines({})
-    with serving(AppContext(catalog, metrics, OneRefuses(catalog, metrics))) as server:
-        change = put(server, leave_at(2))
+    monkeypatch.setattr(OnlyReplica, "refresh_policy", one_refuses)
+    change = put(start_server(), leave_at(2))
     assert change["replicas"] == [
         {"replica": "local", "version": 2},
         {"replica": "late", "version": 2, "problem": "default: too slow"},
@@ -110,14 +97,6 @@ def test_what_was_read_can_be_written_back(start_server: StartServer) -> None:
     change = put(server, read["policy"], version=read["version"])
     assert (change["version"], change["policy"]) == (read["version"], read["policy"])
     assert server.http.get(PATH).json() == read
-
-
-def test_change_made_from_an_old_version_is_refused(start_server: StartServer) -> None:
-    server = start_server()
-    put(server, leave_at(2), version=1)
-    problem = refused(server, {"policy": leave_at(3), "version": 1})
-    assert (problem.status, problem.code) == (409, "version_conflict")
-    put(server, leave_at(3), version=2)
 
 
 CONDITIONS: list[tuple[dict[str, str], dict[str, Any], int]] = [
@@ -197,10 +176,10 @@ def test_profiles_are_exchanged_with_the_policy(start_server: StartServer) -> No
     assert [change["dropped_profiles"] for change in changes] == [
         ["balanced"], [], ["fast"], ["third"],
     ]  # fmt: skip
-    assert exit_layer(server.answer("w1")) == DEPTH
+    assert server.layers("w1") == [DEPTH]
     assert server.refusal("w1", exit="fast").message.endswith("the policy has none")
     put(server, third)
-    assert exit_layer(server.answer("w1")) == exit_layer(server.answer("w1", exit="third")) == 3
+    assert server.layers("w1") == server.layers("w1", exit="third") == [3]
     assert server.refusal("w1", exit="fast").message.endswith("the policy has third")
 
 
@@ -209,8 +188,8 @@ def test_one_model_s_policy_leaves_the_other_alone(
 ) -> None:
     server = start_server(bundle_copy("one"), bundle_copy("two"))
     server.put_policy(leave_at(1), "one").raise_for_status()
-    assert exit_layer(server.answer("w1", model="one")) == 1
-    assert exit_layer(server.answer("w1", model="two")) == DEPTH
+    assert server.layers("w1", model="one") == [1]
+    assert server.layers("w1", model="two") == [DEPTH]
     assert server.answer("w1", model="two")["policy_version"] == 1
 
 
@@ -252,14 +231,9 @@ POLICIES_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"profiles": {"default": NEVER}}, "'default' is the name of the rule for requests without"),
     ({"profiles": {f"p{i}": NEVER for i in range(65)}}, "profiles: must have at most 64 entries"),
     ({"profiles": {"a": {"rule": "layer", "layer": 9}}}, "profiles.a: layer 9 has no exit"),
-    (
-        {"profiles": {"a": {"rule": "patience", "patience": 0}}},
-        "policy.profiles.a.patience: must be 1 or more",
-    ),
     ({"limits": {"x": 1}}, "policy.limits.x: unknown field"),
     ({"limits": {"overrides": "some"}}, "policy.limits.overrides: must be"),
     ({"limits": {"min_layer": 0}}, "policy.limits.min_layer: must be greater"),
-    ({"limits": {"min_layer": True}}, "policy.limits.min_layer: must be a valid"),
     ({"limits": {"min_layer": 5}}, "limits: min_layer 5 is beyond"),
     ({"limits": {"min_layer": 10**4200}}, "limits: min_layer 10000"),
     ({"default": {"rule": "layer", "layer": 10**4200}}, "default: layer 10000"),
@@ -275,11 +249,8 @@ REFUSED: list[tuple[Any, int, str]] = [
     ({**FULL_DEPTH, "x": 1}, 422, "x: unknown field"),
     ({**FULL_DEPTH, "version": 0}, 422, "version: must be greater"),
     ({**FULL_DEPTH, "version": "1"}, 422, "version: must be a valid integer"),
-    ({**FULL_DEPTH, "version": True}, 422, "version: must be a valid integer"),
     ({**FULL_DEPTH, "version": 10**4200}, 422, "version: must be less than or equal to 9"),
-    ({"policy": FULL_DEPTH["policy"]}, 428, "say which version this change was made from"),
     ({"policy": {}, "version": None}, 422, "policy: default is missing"),
-    ({"policy": {"profiles": {}}, "version": None}, 422, "policy: default is missing"),
     ({"policy": None, "version": None}, 422, "policy: must be a JSON object"),
     *(
         ({"policy": {"default": NEVER, **policy}, "version": None}, 422, message)
@@ -328,7 +299,7 @@ def test_change_of_a_client_that_leaves_is_logged_and_goes_to_all_replicas(
     [noted] = [vars(record)["fields"] for record in caplog.records if record.message == line]
     assert noted.get("error", "") == error
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert exit_layer(server.answer("w1")) == (DEPTH if error else 2)
+    assert server.layers("w1") == [DEPTH if error else 2]
 
 
 def test_change_that_is_cut_off_before_it_was_read_leaves_a_line(
@@ -344,6 +315,5 @@ def test_change_that_is_cut_off_before_it_was_read_leaves_a_line(
 
 
 def put_request(policy: Any) -> bytes:
-    content = json.dumps({"policy": policy, "version": None})
-    head = f"PUT {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(content)}\r\n\r\n{content}".encode()
+    content = json.dumps({"policy": policy, "version": None}).encode()
+    return raw_request(PATH, content, method="PUT")

@@ -8,19 +8,14 @@ from typing import Any
 import pytest
 
 from serve.access.keys import revoke_key
-from serve.api.context import AppContext
-from serve.api.replicas import OnlyReplica
 from serve.api.routes import policy_events
-from serve.assembly import assemble
-from serve.bundle.loader import Bundle
-from serve.classifier.options import EngineOptions
 from serve.logs import TRAIL
-from serve.policy.database import Database
 from serve.policy.document import Policy
 from serve.policy.entry import Change
+from serve.standalone import standalone_context
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.keys import make_key
-from tests.serve.support.live_server import LiveServer, Problem, serving, serving_bundles
+from tests.serve.support.live_server import LiveServer, Problem, config_of, serving, serving_bundles
 from tests.support.patience import until
 
 PATH = "/v1/models/tiny/policy"
@@ -77,18 +72,11 @@ def test_stream_begins_with_the_live_version_and_goes_on_with_each_new_one(
 
 
 def test_change_of_the_guardrail_is_an_event_of_its_own(
-    bundle: Bundle, caplog: pytest.LogCaptureFixture
+    bundle_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = EngineOptions(precision="fp32", num_threads=1)
-    assembly = assemble([bundle.folder], options, Database())
-    catalog, metrics = assembly.catalog, assembly.metrics
-    catalog.set_baselines({})
-    live = catalog.find("tiny").policy
-    with (
-        serving(AppContext(catalog, metrics, OnlyReplica(catalog, metrics))) as server,
-        caplog.at_level("INFO"),
-        events(server) as stream,
-    ):
+    context = standalone_context(config_of(bundle_folder))
+    live = context.catalog.find("tiny").policy
+    with serving(context) as server, caplog.at_level("INFO"), events(server) as stream:
         next(stream)
         live.change(Policy(), 1, Change("guardrail", "broken", "guardrail"))
         event = next(stream)
@@ -131,9 +119,8 @@ def test_stream_ends_when_its_key_does(
     monkeypatch.setattr(policy_events, "_SILENT_S", 0.1)
     key, reader = make_key(tmp_path, "admin"), make_key(tmp_path, "read")
     server = start_server(keys=tmp_path / "keys.json")
-    for path in (EVENTS, f"{PATH}/history", f"{PATH}/history/1"):
-        assert server.http.get(path).status_code == 401
-        assert server.http.get(path, headers={"X-API-Key": reader}).status_code == 403
+    assert server.http.get(EVENTS).status_code == 401
+    assert server.http.get(EVENTS, headers={"X-API-Key": reader}).status_code == 403
     with events(server, **{"X-API-Key": key}) as stream:
         next(stream)
         revoke_key("admin", tmp_path / "keys.json")

@@ -11,12 +11,11 @@ import pytest
 from starlette.types import Message
 
 from serve.api.app import HttpApp
-from serve.config import ServerConfig
 from serve.dialects.v1.dialect import V1
 from serve.standalone import standalone_context
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.keys import make_key
-from tests.serve.support.live_server import LiveServer, Problem
+from tests.serve.support.live_server import LiveServer, Problem, config_of
 
 MAX_BODY_BYTES = 2**20
 WRONG = {
@@ -84,7 +83,7 @@ def test_a_client_without_a_rate_may_send_so_much_that_is_refused(
 def test_a_body_whose_client_leaves_is_refused_unless_its_rows_were_queued(
     bundle_folder: Path, monkeypatch: pytest.MonkeyPatch, queued: bool
 ) -> None:
-    context = standalone_context(ServerConfig(bundles=[str(bundle_folder)], max_body_bytes=2**22))
+    context = standalone_context(config_of(bundle_folder, max_body_bytes=2**22))
     app, engine = HttpApp(context, [V1]), context.catalog.pick(None).engine
     # Nothing answers the rows.
     monkeypatch.setattr(engine, "submit", lambda rows: None)

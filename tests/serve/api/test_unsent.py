@@ -11,7 +11,7 @@ import pytest
 import serve.access.held_bytes
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.keys import make_key
-from tests.serve.support.live_server import LiveServer
+from tests.serve.support.live_server import LiveServer, raw_request
 from tests.support.patience import until
 
 # Its answer has about 1.4 MB.
@@ -38,11 +38,7 @@ def connect() -> Iterator[Connect]:
 
 
 def tokenize(**headers: str) -> bytes:
-    given = {"Host": "localhost", "Connection": "close", **headers}
-    given |= {"Content-Type": "application/json"}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-    head = f"POST /tokenize HTTP/1.1\r\n{lines}Content-Length: {len(MANY_TOKENS)}\r\n\r\n"
-    return head.encode() + MANY_TOKENS
+    return raw_request("/tokenize", MANY_TOKENS, Connection="close", **headers)
 
 
 def whole(client: socket.socket) -> bytes:

@@ -12,10 +12,9 @@ import pytest
 import serve.http.open_connections
 from serve.access.held_bytes import HeldBytes
 from serve.assembly import http_app
-from serve.config import ServerConfig
 from serve.http.settings import ConnectionLimits, ConnectionState
 from serve.standalone import standalone_context
-from tests.serve.support.live_server import LiveServer, Problem, listening
+from tests.serve.support.live_server import LiveServer, Problem, config_of, listening
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -84,7 +83,7 @@ def start_limited(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
         def start(**limits: Any) -> Served:
             state, connections = ConnectionState(), ConnectionLimits(**limits)
-            config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32", num_threads=1)
+            config = config_of(bundle_folder)
             context = standalone_context(config, state)
             app = http_app(config, context)
             live = stack.enter_context(listening(app, connections, state))

@@ -59,6 +59,16 @@ class Problem(NamedTuple):
         return cls(response.status_code, **body["error"])
 
 
+def raw_request(
+    path: str, body: bytes = b"", size: int | None = None, method: str = "POST", **headers: str
+) -> bytes:
+    """Return a request of JSON, which may declare another size than that of its body."""
+    given = {"Host": "localhost", "Content-Type": "application/json", **headers}
+    given["Content-Length"] = str(len(body) if size is None else size)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
 class LiveServer:
     """A listening server, seen from outside."""
 
@@ -93,6 +103,10 @@ class LiveServer:
         assert response.status_code == 200, response.text
         answer: dict[str, Any] = response.json()
         return answer
+
+    def layers(self, inputs: Any, **fields: Any) -> list[int]:
+        """Return the layers where the texts of a request leave."""
+        return [result["exit"]["layer"] for result in self.answer(inputs, **fields)["results"]]
 
     def refusal(self, inputs: Any, **fields: Any) -> Problem:
         """Return the error of a request that must fail."""
@@ -158,17 +172,21 @@ def listening(
             loop.close()
 
 
-def serving_bundles(*folders: Path, **config: Any) -> contextlib.AbstractContextManager[LiveServer]:
-    """Serve bundles in fp32 on one thread, or with other fields of `ServerConfig`."""
+def config_of(*folders: Path, **config: Any) -> ServerConfig:
+    """Return a config for bundles in fp32 on one thread, or with other fields."""
     fields = {"precision": "fp32", "num_threads": 1, **config}
-    wanted, state = ServerConfig(bundles=list(map(str, folders)), **fields), ConnectionState()
+    return ServerConfig(bundles=list(map(str, folders)), **fields)
+
+
+def serving_bundles(*folders: Path, **config: Any) -> contextlib.AbstractContextManager[LiveServer]:
+    """Serve bundles as `config_of` says."""
+    wanted, state = config_of(*folders, **config), ConnectionState()
     return listening(build_standalone_app(wanted, state), wanted.connections, state)
 
 
 def serving_grpc(*folders: Path, **config: Any) -> contextlib.AbstractContextManager[LiveServer]:
     """Serve bundles as `serving_bundles` does, by gRPC too."""
-    fields = {"precision": "fp32", "num_threads": 1, **config}
-    wanted = ServerConfig(bundles=list(map(str, folders)), **fields)
+    wanted = config_of(*folders, **config)
     context = standalone_context(wanted)
     grpc_server = GrpcServer(context, wanted.connections, tls_files(wanted))
     app, state = http_app(wanted, context), context.connections
@@ -176,5 +194,5 @@ def serving_grpc(*folders: Path, **config: Any) -> contextlib.AbstractContextMan
 
 
 def serving(context: AppContext) -> contextlib.AbstractContextManager[LiveServer]:
-    """Serve models that were put together by hand."""
+    """Serve models that the test changes in its own way."""
     return listening(HttpApp(context, [V1]))

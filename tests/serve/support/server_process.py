@@ -23,7 +23,7 @@ import pytest
 
 from loadtest.http.server_process import OFFRAMP, ChildProcess
 from serve.cli import main
-from tests.serve.support.live_server import LiveServer
+from tests.serve.support.live_server import LiveServer, raw_request
 from tests.support.patience import until
 from tests.support.tiny import WORDS
 
@@ -104,21 +104,15 @@ def requests_in_flight(server: LiveServer) -> Iterator[Callable[[], list[int]]]:
     big = {"inputs": [" ".join(WORDS[:60])] * 192}
     # Most of the body is sent at once: a body that stands still must not be too slow on average.
     content = b" " * 60_000 + json.dumps({"inputs": "w1"}).encode()
-    head = (
-        "POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
-    )
-    with (
-        server.half_sent(head.encode() + content[:-5]) as unfinished,
-        ThreadPoolExecutor(7) as pool,
-    ):
+    whole = raw_request("/v1/classify", content, Connection="close")
+    with server.half_sent(whole[:-5]) as unfinished, ThreadPoolExecutor(7) as pool:
         server.answer("w1")
         before = server.metric("offramp_exits_total")
         asked = [pool.submit(server.http.post, "/v1/classify", json=big) for _ in range(7)]
         until(lambda: _all_admitted(server, before + 7 * 192) or _all_done(asked))
 
         def statuses() -> list[int]:
-            unfinished.sendall(content[-5:])
+            unfinished.sendall(whole[-5:])
             first_line = unfinished.makefile("rb").readline()
             return [int(first_line.split()[1]), *(future.result().status_code for future in asked)]
 
