@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from serve.bundle.loader import MANIFEST
+from serve.rules.traits import Task
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
@@ -16,74 +17,51 @@ TEXTS = [" ".join(WORDS[i : i + 3]) for i in range(0, 40, 4)]
 
 
 @pytest.mark.parametrize("task", ["single_label", "multi_label"])
-def test_a_label_flags_from_its_threshold_on(servers: LiveServer, task: str) -> None:
-    first, second = LABELS[task][:2]  # type: ignore[index]
-    plain = servers.answer(TEXTS, model=task)["results"]
-    middle = sorted(result["scores"][first] for result in plain)[len(TEXTS) // 2]
-    flag = {second: 0.9, first: middle}
-    found = servers.answer(TEXTS, model=task, flag=flag)["results"]
-    for before, result in zip(plain, found, strict=True):
-        expected = [label for label in flag if before["scores"][label] >= flag[label]]
-        assert result.pop("flags") == expected
-        assert result.pop("flagged") == bool(expected)
-        assert result == before
-    assert sum(first in r["flags"] for r in servers.answer(TEXTS, model=task, flag=flag)["results"])
-
-
-@pytest.mark.parametrize("task", ["single_label", "multi_label"])
-def test_between_its_two_bounds_a_label_defers_a_text_that_nothing_flags(
-    servers: LiveServer, task: str
+def test_a_label_flags_from_its_threshold_on_and_defers_below_it_what_nothing_flags(
+    servers: LiveServer, task: Task
 ) -> None:
-    first, second = LABELS[task][:2]  # type: ignore[index]
+    first, second = LABELS[task][:2]
     plain = servers.answer(TEXTS, model=task)["results"]
     low, high = sorted(result["scores"][first] for result in plain)[3:8:4]
     bound = sorted(r["scores"][second] for r in plain if r["scores"][first] < high)[-1]
-    flag = {first: {"flag": high, "defer": low}, second: bound}
-    for before, result in zip(
-        plain, servers.answer(TEXTS, model=task, flag=flag)["results"], strict=True
-    ):
-        scores = before["scores"]
-        flags = [x for x, least in ((first, high), (second, bound)) if scores[x] >= least]
-        defers = [first] if scores[first] >= low and not flags else []
-        assert (result.pop("flags"), result.pop("flagged")) == (flags, bool(flags))
-        assert (result.pop("defers"), result.pop("deferred")) == (defers, bool(defers))
-        assert result == before
-    alone = servers.answer(TEXTS, model=task, flag={first: flag[first]})["results"]
+    for of_first in (high, {"flag": high, "defer": low}):
+        flag = {second: bound, first: of_first}
+        results = servers.answer(TEXTS, model=task, flag=flag)["results"]
+        for before, result in zip(plain, results, strict=True):
+            scores = before["scores"]
+            flags = [x for x, least in ((second, bound), (first, high)) if scores[x] >= least]
+            assert (result.pop("flags"), result.pop("flagged")) == (flags, bool(flags))
+            if of_first != high:
+                defers = [first] if scores[first] >= low and not flags else []
+                assert (result.pop("defers"), result.pop("deferred")) == (defers, bool(defers))
+            assert result == before
+    alone = servers.answer(TEXTS, model=task, flag={first: {"flag": high, "defer": low}})["results"]
     outcomes = {(result["flagged"], result["deferred"]) for result in alone}
     assert outcomes == {(True, False), (False, True), (False, False)}
 
 
-def test_an_entity_defers_between_the_two_bounds_of_its_label(servers: LiveServer) -> None:
-    found = servers.answer(TEXTS, model="token")["results"]
-    scores = [[e["score"] for e in r["entities"] if e["entity"] == "PER"] for r in found]
-    best = sorted(max(each) for each in scores if each)
-    low, high = best[len(best) // 3], best[-1]
-    flag = {"PER": {"flag": high, "defer": low}}
-    results = servers.answer(TEXTS, model="token", flag=flag)["results"]
-    assert [r["flagged"] for r in results] == [max(each, default=0) >= high for each in scores]
-    assert [r["deferred"] for r in results] == [
-        low <= max(each, default=0) < high for each in scores
-    ]
-    assert any(r["deferred"] for r in results)
-
-
 @pytest.mark.parametrize("aggregation", ["none", "simple", "max"])
-def test_tokens_flag_if_any_entity_of_the_label_reaches_it(
+def test_a_text_of_tokens_is_flagged_and_deferred_by_the_best_entity_of_the_label(
     servers: LiveServer, aggregation: str
 ) -> None:
-    flag = {"PER": 0.9, "LOC": 0.99}
     ask = {"model": "token", "aggregation": aggregation}
+    best: list[dict[str, float]] = []
+    for result in servers.answer(TEXTS, **ask)["results"]:
+        best.append({"PER": 0.0, "LOC": 0.0})
+        for entity in result["entities"]:
+            kind = entity["entity"].removeprefix("B-").removeprefix("I-")
+            best[-1][kind] = max(best[-1][kind], entity["score"])
+    persons = sorted(each["PER"] for each in best if each["PER"])
+    low, high = persons[len(persons) // 3], persons[-1]
+    place = max(each["LOC"] for each in best)
+    flag = {"PER": {"flag": high, "defer": low}, "LOC": place}
     results = servers.answer(TEXTS, flag=flag, **ask)["results"]
-    for result in results:
-        reached = {
-            kind
-            for entity in result["entities"]
-            if entity["score"]
-            >= flag[kind := entity["entity"].removeprefix("B-").removeprefix("I-")]
-        }
-        assert result["flags"] == [kind for kind in flag if kind in reached]
-        assert result["flagged"] == bool(reached)
-    assert len({tuple(result["flags"]) for result in results}) > 1
+    for of_text, result in zip(best, results, strict=True):
+        flags = [kind for kind, least in (("PER", high), ("LOC", place)) if of_text[kind] >= least]
+        assert (result["flags"], result["flagged"]) == (flags, bool(flags))
+        assert result["deferred"] == (not flags and of_text["PER"] >= low)
+    assert {kind for result in results for kind in result["flags"]} == {"PER", "LOC"}
+    assert any(result["deferred"] for result in results)
 
 
 @pytest.mark.parametrize("aggregation", ["none", "simple", "first"])

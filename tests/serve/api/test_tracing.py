@@ -112,16 +112,14 @@ def test_line_of_a_traced_request_has_the_trace_id_of_its_span(
     given: str | None,
     body: dict[str, object],
 ) -> None:
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(serve.assembly, "configured_tracing", lambda: Tracing(provider))
     with (
+        recorded(monkeypatch) as spans,
         caplog.at_level(logging.INFO, ACCESS_LOG),
         serving_bundles(bundle_folder, access_log=True) as server,
     ):
         server.http.post("/v1/classify", json=body, headers={"traceparent": given} if given else {})
     [line] = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
-    [trace_id] = {span.context.trace_id for span in exporter.get_finished_spans()}
+    [trace_id] = {span.context.trace_id for named in spans.values() for span in named}
     assert line["trace_id"] == f"{trace_id:032x}"
 
 

@@ -181,9 +181,8 @@ def test_windows_count_as_texts(start_server: StartServer) -> None:
 def test_windows_count_against_a_keys_texts(start_server: StartServer, tmp_path: Path) -> None:
     secret = make_key(tmp_path, "classify", rows_per_s=1)
     server = start_server(keys=tmp_path / "keys.json")
-    body = {"inputs": LONG, "windows": {"stride": STRIDE}}
+    body = {"inputs": [LONG] * 30, "windows": {"stride": STRIDE}}
     headers = {"Authorization": f"Bearer {secret}"}
-    body["inputs"] = [LONG] * 30
     assert server.http.post("/v1/classify", json=body, headers=headers).status_code == 200
     refused = server.http.post("/v1/classify", json=body, headers=headers)
     assert refused.status_code == 429
