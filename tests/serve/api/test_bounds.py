@@ -11,41 +11,29 @@ import pytest
 from serve.api.json_decoding import MAX_FRACTIONS, MAX_LISTED, MAX_PARTS, parse_json
 from serve.api.policy_edits import PolicyUpdate
 from serve.classifier.classify_request import MAX_LIST
-from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import MalformedBody
 from serve.standalone import build_standalone_app
+from tests.serve.support import spoken
 from tests.serve.support.full_bodies import full_body, paths_of
-from tests.serve.support.live_server import LiveServer
+from tests.serve.support.live_server import LiveServer, config_of
 from tests.serve.support.work import Work, work_of
 
 MAX_BODY_BYTES = 2**20
-FLAG = {"flag": {"one": 0.5}}
 ROUTES = {
     route.path: route
     for dialect in choose_dialects(["all"])
     for route in dialect.routes
     if route.schema
 }
+SPOKEN = (
+    *(spoken.V1, spoken.HF, spoken.TEI, spoken.VLLM, spoken.KSERVE, spoken.OIP),
+    *(spoken.CONTENTS, spoken.BASIC, spoken.MODERATIONS),
+)
 # Of every path with a body, one that is answered; the other paths are other names of these.
-BODIES = {
-    "/v1/classify": {"inputs": "w1"},
-    "/": {"inputs": "w1"},
-    "/predict": {"inputs": "w1"},
+BODIES = {path.replace("tiny", "{model}"): spoken.BODIES[path] for path in SPOKEN} | {
     "/invocations": {"inputs": "w1", "parameters": {}},
-    "/tokenize": {"inputs": "w1"},
-    "/classify": {"input": "w1"},
-    "/v1/models/{model}:predict": {"instances": ["w1"]},
-    "/api/v1/text/contents": {"contents": ["w1"], "detector_params": FLAG},
-    "/beta/litellm_basic_guardrail_api": {
-        "texts": ["w1"],
-        "input_type": "request",
-        "additional_provider_specific_params": FLAG,
-    },
-    "/v1/moderations": {"input": "w1", **FLAG},
-    "/v2/models/{model}/infer": {
-        "inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}]
-    },
+    spoken.TOKENIZE: {"inputs": "w1"},
     "/v2/repository/index": {},
     "/v2/repository/models/{model}/load": {},
     "/v2/repository/models/{model}/unload": {},
@@ -92,8 +80,7 @@ def test_every_schema_has_a_body() -> None:
 @pytest.fixture(scope="module")
 def work(bundle_folder: Path) -> Iterator[Callable[[str, str, bytes], Work]]:
     """Send a body of JSON to an app, and count what it does."""
-    config = ServerConfig(bundles=[str(bundle_folder)], max_body_bytes=MAX_BODY_BYTES)
-    app = build_standalone_app(config)
+    app = build_standalone_app(config_of(bundle_folder, max_body_bytes=MAX_BODY_BYTES))
     lifespan = app.lifespan()
     with asyncio.Runner() as runner:
         runner.run(lifespan.__aenter__())

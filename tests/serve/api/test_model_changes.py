@@ -16,7 +16,6 @@ from urllib.parse import unquote
 import pytest
 
 from serve.bundle.loader import MANIFEST, load_bundle, sha256_of
-from serve.config import ServerConfig
 from serve.engine.core import EngineCore
 from serve.errors import InvalidBundle
 from serve.http.settings import ConnectionState
@@ -24,8 +23,15 @@ from serve.runtime.placement import build_runner
 from serve.standalone import build_standalone_app
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.keys import make_key
-from tests.serve.support.live_server import LiveServer, Problem, listening, serving_bundles
+from tests.serve.support.live_server import (
+    LiveServer,
+    Problem,
+    config_of,
+    listening,
+    serving_bundles,
+)
 from tests.serve.support.server_process import asking
+from tests.serve.support.spoken import CONTENTS, OIP, SPEAK, VLLM, naming
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.patience import until
 
@@ -78,32 +84,31 @@ def label(server: LiveServer, **fields: Any) -> str:
     return str(server.answer("w1", **fields)["results"][0]["label"])
 
 
-def test_model_that_is_loaded_answers_in_every_place_that_lists_models(server: LiveServer) -> None:
-    assert server.refusal("w1", model="second").code == "unknown_model"
+def test_model_is_known_in_every_place_from_its_loading_to_its_unloading(
+    server: LiveServer,
+) -> None:
+    def statuses() -> list[int]:
+        asked = (
+            server.classify("w1", model="second"),
+            server.http.post("/v1/models/second:predict", json={"instances": ["w1"]}),
+            server.http.get("/v1/models/second"),
+        )
+        return [each.status_code for each in asked]
+
+    assert statuses() == [404] * 3
     assert load(server, "second")["models"] == {"first": "first", "second": "second"}
-    assert server.answer("w1", model="second")["model"] == "second"
+    assert statuses() == [200] * 3
     assert server.http.get("/health/ready").status_code == 200
     listed = server.http.get("/v1/models").json()
     assert [card["id"] for card in listed["data"]] == ["first", "second"]
-    assert [(each["name"], each["loaded"]) for each in listed["repository"]] == [
-        ("first", True),
-        ("second", True),
-    ]
+    loaded = [(each["name"], each["loaded"]) for each in listed["repository"]]
+    assert loaded == [("first", True), ("second", True)]
     assert server.put_policy(CHANGE, "second").status_code == 200
     assert server.http.get("/v2/models/second/ready").json()["ready"]
-    body = {"instances": ["w1"]}
-    assert server.http.post("/v1/models/second:predict", json=body).status_code == 200
     assert server.metric("offramp_engine_up", model="second") == 1
     assert server.metric("offramp_exits_total", model="second") == 2
-
-
-def test_model_that_is_unloaded_is_known_nowhere_any_more(server: LiveServer) -> None:
-    load(server, "second")
     assert unload(server, "second")["models"] == {"first": "first"}
-    assert server.refusal("w1", model="second")[:2] == (404, "unknown_model")
-    answer = server.http.post("/v1/models/second:predict", json={"instances": ["w1"]})
-    assert answer.status_code == 404
-    assert server.http.get("/v1/models/second").status_code == 404
+    assert statuses() == [404] * 3
     assert server.metric("offramp_engine_up", model="second") == 0
     assert server.answer("w1")["model"] == "first"  # the only one again
 
@@ -292,10 +297,8 @@ def test_link_inside_a_repository_is_a_bundle_of_its_own_name(
     shutil.copytree(repository / "second", repository / "releases" / "2026-11-01")
     (repository / "current").symlink_to("releases/2026-11-01")
     assert load(server, "current")["models"]["current"] == "current"
-    [listed] = [
-        each for each in server.http.get("/v1/models").json()["repository"] if each["loaded"]
-    ][:1]
-    assert listed["name"] == "current"
+    listed = server.http.get("/v1/models").json()["repository"]
+    assert [each["name"] for each in listed if each["loaded"]] == ["current", "first"]
 
 
 @pytest.mark.parametrize(
@@ -332,9 +335,7 @@ def test_huge_file_is_not_read(server: LiveServer, repository: Path, name: str) 
 
 
 def test_load_that_a_stop_cuts_off_may_be_tried_elsewhere(repository: Path) -> None:
-    config = ServerConfig(
-        bundles=[str(repository / "first")], model_repository=str(repository), precision="fp32"
-    )
+    config = config_of(repository / "first", model_repository=str(repository))
     state = ConnectionState()
     with listening(build_standalone_app(config, state), config.connections, state) as server:
         state.stopping = True
@@ -369,33 +370,22 @@ def test_alias_stands_for_a_model_in_every_dialect(server: LiveServer) -> None:
     load(server, "second")
     assert alias(server, "mood", "second")["aliases"] == {"default": "first", "mood": "second"}
     assert server.answer("w1", model="mood")["model"] == "second"
-    post = server.http.post
+    post, get, flag = server.http.post, server.http.get, {"flag": {"a": 0.0}}
+    by_header = {"contents": ["w1"], "detector_params": flag}
+    by_field = SPEAK[OIP]({}, "w1") | {"model_name": "mood"}
     asked = [
-        post("/v1/models/mood:predict", json={"instances": ["w1"]}),
-        post("/models/mood", json={"inputs": "w1"}),
-        post("/models/mood/predict", json={"inputs": "w1"}),
+        *(post(path, json=body) for path, body in naming("mood", flag)),
         post("/models/mood/tokenize", json={"inputs": "w1"}),
-        post("/classify", json={"model": "mood", "input": "w1"}),
-        post("/v2/models/mood/infer", json=INFER | {"model_name": "mood"}),
-        post("/v2/models/mood/versions/1/infer", json=INFER),
-        post("/api/v1/text/contents", json=DETECT, headers={"detector-id": "mood"}),
-        post("/api/v1/text/contents", json={**DETECT, "detector_params": FLAG | {"model": "mood"}}),
-        server.http.get("/v1/models/mood"),
-        server.http.get("/v1/models/mood/policy"),
-        server.http.get("/v2/models/mood"),
-        server.http.get("/models/mood/info"),
+        post("/v2/models/mood/infer", json=by_field),
+        post(CONTENTS, json=by_header, headers={"detector-id": "mood"}),
+        *(get(f"/v1/models/mood{tail}") for tail in ("", "/policy")),
+        get("/v2/models/mood"),
+        get("/models/mood/info"),
         server.put_policy(CHANGE, "mood"),
     ]
     assert [each.status_code for each in asked] == [200] * len(asked), [a.text for a in asked]
-    assert asked[4].json()["model"] == "second"
-    assert server.http.get("/v1/models/second/policy").json()["policy"]["default"]["layer"] == 2
-
-
-FLAG: dict[str, Any] = {"flag": {"a": 0.0}}
-DETECT: dict[str, Any] = {"contents": ["w1"], "detector_params": FLAG}
-INFER: dict[str, Any] = {
-    "inputs": [{"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": ["w1"]}]
-}
+    assert post(VLLM, json={"model": "mood", "input": "w1"}).json()["model"] == "second"
+    assert get("/v1/models/second/policy").json()["policy"]["default"]["layer"] == 2
 
 
 def test_moved_alias_is_moved_back_by_the_same_call(server: LiveServer) -> None:
@@ -404,11 +394,8 @@ def test_moved_alias_is_moved_back_by_the_same_call(server: LiveServer) -> None:
         alias(server, "mood", model, reason="blue")
         assert server.answer("w1", model="mood")["model"] == model
     found = server.http.get("/v1/aliases").json()
-    assert found["aliases"]["mood"]["model"] == "first"
-    assert (found["aliases"]["mood"]["by"], found["aliases"]["mood"]["why"]) == (
-        "anonymous",
-        "blue",
-    )
+    mood = found["aliases"]["mood"]
+    assert (mood["model"], mood["by"], mood["why"]) == ("first", "anonymous", "blue")
     moved = [(each.get("from"), each.get("model")) for each in found["history"][:3]]
     assert moved == [("second", "first"), ("first", "second"), (None, "first")]
     removed = change(server, "DELETE", "/v1/aliases/mood", reason="grey")

@@ -15,6 +15,7 @@ from tests.serve.http.grpc.conftest import texts
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import BOLD, DECIDED, NEVER, SAFE, certificate, certify
 from tests.serve.support.live_server import LiveServer, Problem, serving_grpc
+from tests.serve.support.spoken import BODIES, KSERVE, OIP, SPEAK, TEI, VLLM
 from tests.support.patience import until
 
 SURE = {"target": {"max_disagreement": 0.01}}
@@ -104,20 +105,9 @@ def test_a_request_may_let_its_own_target_move(long_queue: LiveServer) -> None:
     assert answer["exit_rule"] == BOLD
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v2/models/tiny/infer", {"inputs": [
-            {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}]}),
-        ("/models/tiny", {"inputs": "w1"}),
-        ("/predict", {"inputs": "w1"}),
-        ("/classify", {"input": ["w1"], "model": "tiny"}),
-        ("/v1/models/tiny:predict", {"instances": ["w1"]}),
-    ],
-)  # fmt: skip
-def test_every_dialect_tells_and_takes_the_header(
-    long_queue: LiveServer, path: str, body: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("path", ["/models/tiny", TEI, VLLM, KSERVE, OIP])
+def test_every_dialect_tells_and_takes_the_header(long_queue: LiveServer, path: str) -> None:
+    body = BODIES[path]
     moved = long_queue.http.post(path, json=body)
     assert moved.status_code == 200, moved.text
     assert moved.headers["x-offramp-degraded"] == "overload"
@@ -131,11 +121,8 @@ def test_every_dialect_tells_and_takes_the_header(
 
 
 def test_the_open_inference_protocol_has_parameters_for_it(long_queue: LiveServer) -> None:
-    text = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}
-
     def parameters(**asked: Any) -> dict[str, Any]:
-        body = {"inputs": [text], "parameters": asked}
-        response = long_queue.http.post("/v2/models/tiny/infer", json=body)
+        response = long_queue.http.post(OIP, json=SPEAK[OIP](asked, "w1"))
         assert response.status_code == 200, response.text
         found: dict[str, Any] = response.json()["parameters"]
         return found

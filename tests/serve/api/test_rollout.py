@@ -1,7 +1,7 @@
 """Rollouts over HTTP and gRPC, on a real server."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.serve.api.conftest import StartServer
 from tests.serve.http.grpc.conftest import asked, stub
 from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles, serving_grpc
+from tests.serve.support.spoken import BODIES, V1
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.patience import until
 from tests.support.tiny import DEPTH
@@ -24,16 +25,6 @@ START: dict[str, Any] = {
     "patch": FIRST, "steps": [50], "hold_s": 3600, "bounds": {"layers": 3}
 }  # fmt: skip
 FLAG = {"flag": {"negative": 0.5}}
-TEXT = {"name": "TEXT", "shape": [1], "datatype": "BYTES"}
-ROUTES = [
-    ("/v1/classify", {"inputs": "w1"}),
-    ("/", {"inputs": "w1"}),
-    ("/predict", {"inputs": "w1"}),
-    ("/classify", {"input": "w1"}),
-    ("/v1/models/tiny:predict", {"instances": ["w1"]}),
-    ("/v2/models/tiny/infer", {"inputs": [{**TEXT, "data": ["w1"]}]}),
-    ("/api/v1/text/contents", {"contents": ["w1"], "detector_params": FLAG}),
-]
 CLIENTS = [f"client {number}" for number in range(12)]
 
 
@@ -48,10 +39,20 @@ def refused(server: LiveServer, tail: str = "", **body: Any) -> Problem:
     return Problem.of(server.http.post(f"{PATH}{tail}", json=body))
 
 
-def arms(server: LiveServer, path: str, body: Any) -> list[str | None]:
+def shown_once(server: LiveServer, ready: Callable[[Any], Any]) -> Any:
+    """Return what is told of the rollout once its candidate's arm is as a test waits for."""
+
+    def shown() -> Any:
+        found = server.http.get(PATH).json()
+        return found if ready(found["arms"]["candidate"]) else None
+
+    return until(shown)
+
+
+def arms(server: LiveServer, path: str = V1) -> list[str | None]:
     """Return the arm of each client."""
     answers = [
-        server.http.post(path, json=body, headers={"X-Offramp-Sticky": client})
+        server.http.post(path, json=BODIES[path], headers={"X-Offramp-Sticky": client})
         for client in CLIENTS
     ]
     assert all(answer.status_code == 200 for answer in answers), answers[0].text
@@ -69,10 +70,10 @@ def halved(bundle_folder: Path) -> Iterator[LiveServer]:
 def test_client_is_in_one_arm_in_every_dialect_and_the_answer_says_which(
     halved: LiveServer,
 ) -> None:
-    known = arms(halved, *ROUTES[0])
+    known = arms(halved)
     assert {*known} == {"live", "candidate"}
-    for path, body in ROUTES[1:]:
-        assert arms(halved, path, body) == known, path
+    for path in BODIES:
+        assert arms(halved, path) == known, path
     with stub(halved.grpc_address) as calls:
         for client, arm in zip(CLIENTS, known, strict=True):
             metadata = (("x-offramp-sticky", client),)
@@ -98,10 +99,8 @@ def test_errors_name_their_arm_too(halved: LiveServer) -> None:
 
 
 def test_what_is_told_of_a_rollout(halved: LiveServer) -> None:
-    arms(halved, *ROUTES[0])
-    shown = until(
-        lambda: (found := halved.http.get(PATH).json())["arms"]["candidate"]["answers"] and found
-    )
+    arms(halved)
+    shown = shown_once(halved, lambda arm: arm["answers"])
     assert (shown["state"], shown["step"], shown["percent"]) == ("running", 0, 50)
     assert shown["verdict"] == "too early"
     assert shown["ends_at"] > shown["since"]
@@ -290,9 +289,7 @@ def test_locks_and_detectors_are_those_of_the_requests_own_arm(start_server: Sta
         by_name = server.http.post("/api/v1/text/contents", json=detector, headers=named)
         known = by_rule.headers["x-offramp-arm"] == "candidate"
         assert by_name.status_code == (200 if known else 404)
-    counted = until(
-        lambda: (arm := server.http.get(PATH).json()["arms"]["candidate"])["errors"] and arm
-    )
+    counted = shown_once(server, lambda arm: arm["errors"])["arms"]["candidate"]
     assert counted["errors"] <= counted["requests"]
 
 
@@ -316,7 +313,7 @@ def test_guardrails_that_a_candidate_takes_away_are_its_errors(start_server: Sta
             refusals += answer.status_code != 200
             assert (answer.status_code == 200) == (answer.headers["x-offramp-arm"] == "live")
     assert refusals
-    assert until(lambda: server.http.get(PATH).json()["arms"]["candidate"]["errors"] == refusals)
+    shown_once(server, lambda arm: arm["errors"] == refusals)
 
 
 @pytest.mark.parametrize(
@@ -335,12 +332,7 @@ def test_what_a_request_brings_itself_counts_in_no_verdict(
     move(server, **{**START, "steps": [100], "audit_share": 1.0, "bounds": {"disagreement": 0.5}})
     for _ in range(12):
         server.classify("w1 w2", **own)
-    shown = until(
-        lambda: (
-            (found := server.http.get(PATH).json())["arms"]["candidate"]["uncounted"] == 12
-            and found
-        )
-    )
+    shown = shown_once(server, lambda arm: arm["uncounted"] == 12)
     arm = shown["arms"]["candidate"]
     assert (arm["requests"], arm["errors"], arm["answers"]) == (0, 0, 0)
     assert arm["disagreement"]["audits"] == 0
@@ -357,11 +349,7 @@ def test_what_the_live_policy_refuses_too_is_no_error_of_the_candidate(
     windows = ("/v1/classify", {"inputs": "w1", "windows": {"stride": 1}})
     for path, body in (guard, windows):
         assert server.http.post(path, json=body).status_code in (403, 422)
-    shown = until(
-        lambda: (
-            (found := server.http.get(PATH).json())["arms"]["candidate"]["uncounted"] == 2 and found
-        )
-    )
+    shown = shown_once(server, lambda arm: arm["uncounted"] == 2)
     assert shown["arms"]["candidate"]["errors"] == 0
 
 
@@ -370,7 +358,7 @@ def test_profile_that_only_the_candidate_lacks_is_its_error(start_server: StartS
     server.put_policy({"default": {"rule": "never"}, "profiles": {"fast": FIRST["default"]}})
     move(server, **{**START, "steps": [100], "patch": {"profiles": {"fast": None}}})
     assert server.classify("w1", exit={"profile": "fast"}).status_code == 422
-    assert until(lambda: server.http.get(PATH).json()["arms"]["candidate"]["errors"] == 1)
+    shown_once(server, lambda arm: arm["errors"] == 1)
 
 
 def test_only_keys_that_may_read_choose_by_what_they_are_dealt(

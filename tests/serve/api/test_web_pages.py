@@ -8,12 +8,12 @@ import pytest
 
 from serve.api.access import Access
 from serve.api.request import Headers, Request
-from serve.config import ServerConfig
 from serve.errors import Forbidden
 from serve.standalone import build_standalone_app
 from tests.serve.api.conftest import StartServer
+from tests.serve.support import spoken
 from tests.serve.support.keys import make_key
-from tests.serve.support.live_server import LiveServer, listening
+from tests.serve.support.live_server import LiveServer, config_of, serving_bundles
 
 # Browsers send these without asking the server first; None stands for no Content-Type.
 SIMPLE = (
@@ -32,19 +32,15 @@ STRANGE: tuple[dict[str, str], ...] = (
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
 )
 BODIES = {
-    "/v1/classify": {"inputs": "w1"},
-    "/classify": {"input": "w1"},
-    "/v1/moderations": {"input": "w1", "flag": {"negative": 0.5}},
+    **spoken.BODIES,
     "/v2/repository/index": {},
-    "/v1/models/tiny:predict": {"instances": ["w1"]},
     "/v1/models/tiny/policy": {"version": 1, "policy": {"default": {"rule": "never"}}},
 }
-TENSOR = {"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["w1"]}
 
 
 def changing_routes(folder: Path) -> list[tuple[str, str]]:
     """Return method and path of every route that takes a body."""
-    app = build_standalone_app(ServerConfig(bundles=[str(folder)], precision="fp32"))
+    app = build_standalone_app(config_of(folder))
     names = {"model": "tiny", "alias": "a", "version": "1"}
     return [
         (route.method, route.path.replace("{rest:path}", "x").format(**names))
@@ -54,7 +50,7 @@ def changing_routes(folder: Path) -> list[tuple[str, str]]:
 
 
 def ask(server: LiveServer, method: str, path: str, headers: dict[str, str]) -> httpx.Response:
-    body = BODIES.get(path, {"inputs": [TENSOR]} if path.endswith("/infer") else {"inputs": "w1"})
+    body = BODIES.get(path, {"inputs": "w1"})
     return server.http.request(
         method, path, content=httpx.Request("POST", "http://x", json=body).content, headers=headers
     )
@@ -126,14 +122,8 @@ def test_only_pages_of_the_server_itself_and_named_ones_may_ask(
 def guarded(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     folder = tmp_path_factory.mktemp("keys")
     key = make_key(folder, "admin")
-    config = ServerConfig(
-        bundles=[str(bundle_folder)],
-        precision="fp32",
-        num_threads=1,
-        keys=folder / "keys.json",
-        cors_origins=["*"],
-    )
-    with listening(build_standalone_app(config)) as server:
+    keys = folder / "keys.json"
+    with serving_bundles(bundle_folder, keys=keys, cors_origins=["*"]) as server:
         server.http.headers["X-API-Key"] = key
         yield server
 

@@ -9,8 +9,8 @@ import pytest
 from serve.bundle.loader import MANIFEST, sha256_of
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
-from tests.serve.dialects.spoken import BODIES
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
+from tests.serve.support.spoken import BODIES
 
 
 def test_only_the_chosen_dialects_are_answered(bundle_folder: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.dialects.spoken import BASIC, CONTENTS, LABEL, PARAMETERS
 from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.spoken import BASIC, CONTENTS, LABEL, PARAMETERS
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.tiny import WORDS
 

@@ -17,13 +17,7 @@ from serve.errors import InvalidRequest
 HARMFUL = "<harmful>"
 PARAMETERS = "additional_provider_specific_params"
 # Fields that describe the call; LiteLLM does not pass them to the model.
-DESCRIBING = {
-    "litellm_call_id",
-    "litellm_trace_id",
-    "litellm_version",
-    "model",
-    "request_headers",
-}
+DESCRIBING = {"litellm_call_id", "litellm_trace_id", "litellm_version", "model", "request_headers"}
 
 CALL: dict[str, Any] = {
     "texts": ["w1"],

@@ -14,23 +14,25 @@ from serve.classifier.classification import Classification
 from serve.classifier.classifier import Classifier
 from serve.policy.live import Live
 from serve.rules.criterion import Reason
-from tests.serve.dialects.spoken import (
+from tests.serve.http.grpc.conftest import asked, stub
+from tests.serve.support.keys import make_key
+from tests.serve.support.live_server import LiveServer, serving_grpc
+from tests.serve.support.spoken import (
     BASIC,
     CONTENTS,
+    GUARDS,
     LABEL,
     LONG,
     MODERATIONS,
     PARAMETERS,
     SPEAK,
     Dial,
+    layer_of,
+    naming,
 )
-from tests.serve.http.grpc.conftest import asked, stub
-from tests.serve.support.keys import make_key
-from tests.serve.support.live_server import LiveServer, serving_grpc
 
 GRPC = "gRPC"
 WAYS = [*SPEAK, GRPC]
-GUARDS = [CONTENTS, BASIC, MODERATIONS]
 HEADERS_ALONE = {"/predict", "/invocations", "/models/tiny/predict"}
 # What each dialect calls `truncate`.
 TRUNCATE: dict[str, Dial] = {
@@ -85,12 +87,7 @@ class Locked:
     def post(self, way: str, body: Any, key: str, headers: Dial | None = None) -> Said:
         sent = {**(headers or {}), "X-API-Key": self.keys[key]}
         answer = self.live.http.post(way, json=body, headers=sent)
-        layer = answer.headers.get("x-offramp-exit-layer", "")
-        if way == "/v1/classify" and answer.is_success:
-            layer = str(answer.json()["results"][0]["exit"]["layer"])
-        if way.startswith("/v2") and answer.is_success:
-            outputs = {each["name"]: each["data"] for each in answer.json()["outputs"]}
-            layer = str(outputs["exit_layer"][0])
+        layer = layer_of(way, answer) if answer.is_success else ""
         return Said(answer.status_code, layer, answer.text)
 
     def _call(self, secret: str, request: Any, dial: Dial, headers: dict[str, str]) -> Said:
@@ -142,29 +139,26 @@ def server(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_bound_key_gets_its_profile_and_no_other(server: Locked, way: str) -> None:
-    server.set(overrides="none")  # the operator has chosen the profile, so it is no override
+@pytest.mark.parametrize("limits", [{"overrides": "none"}, {}])
+def test_a_bound_key_gets_its_profile_and_no_other(
+    server: Locked, way: str, limits: dict[str, str]
+) -> None:
+    server.set(**limits)  # the operator has chosen the profile, so it is no override
     said = server.ask(way, "bound")
     assert (said.status, said.layer) == (200, "2"), said
     assert server.ask(way, "bound", X_Offramp_Exit="guard").status == 200
+    refused = []
     for choice in ("lax", RULE, TARGET, {"target": {"max_layers": 4}}):
         text = choice if isinstance(choice, str) else json.dumps(choice)
-        refused = [server.ask(way, "bound", X_Offramp_Exit=text)]
+        refused.append(server.ask(way, "bound", X_Offramp_Exit=text))
         if way not in HEADERS_ALONE:
             refused.append(server.ask(way, "bound", {"exit": choice}))
-        for said in refused:
-            assert said.status == 403, said
-
-
-@pytest.mark.parametrize("way", GUARDS)
-@pytest.mark.parametrize("dial", [{"profile": "lax"}, {"profile": None, "exit": RULE}])
-def test_a_bound_key_gets_no_other_profile_of_a_guardrail(
-    server: Locked, way: str, dial: Dial
-) -> None:
-    server.set()
-    assert server.ask(way, "bound", dial).status == 403
+    if way in GUARDS:
+        dials: list[Dial] = [{"profile": "lax"}, {"profile": None, "exit": RULE}]
+        refused += [server.ask(way, "bound", dial) for dial in dials]
     if way == CONTENTS:
-        assert server.ask(way, "bound", detector_id="lax").status == 403
+        refused.append(server.ask(way, "bound", detector_id="lax"))
+    assert {said.status for said in refused} == {403}, refused
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -396,15 +390,11 @@ def test_a_bound_key_learns_of_no_models_profiles_or_detectors_but_its_own(
         for way in WAYS:
             assert server.ask(way, "bound").layer == "2"  # of several models it means its own
         assert server.ask(CONTENTS, "bound", detector_id="strict").layer == "2"
-        refused = []
-        for name in ("other", "none"):
-            for way, body in SPEAK.items():
-                in_body = {"model": name} if way in (*GUARDS, "/v1/classify", "/classify") else {}
-                if in_body or "tiny" in way:
-                    said = server.post(way.replace("tiny", name), body(in_body, "w1"), "bound")
-                    refused.append(said)
+        names = ("other", "none")
+        ways = [each for name in names for each in naming(name)]
+        refused = [server.post(way, body, "bound") for way, body in ways]
         assert {said.status for said in refused} == {403}
-        refused += [server.ask(CONTENTS, "bound", detector_id=name) for name in ("other", "none")]
+        refused += [server.ask(CONTENTS, "bound", detector_id=name) for name in names]
         assert "models are tiny. " in refused[-1].text
         for said in refused:
             assert not any(word in said.text for word in ("other (", ", other", "lax", "loose"))

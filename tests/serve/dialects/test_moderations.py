@@ -5,8 +5,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests.serve.dialects.spoken import LABEL, MODERATIONS
 from tests.serve.support.live_server import LiveServer
+from tests.serve.support.spoken import LABEL, MODERATIONS
 
 TEXTS = ["w1", "w2 w3", "w5 w9 w1"]
 

@@ -82,27 +82,21 @@ def tei(server: LiveServer, model: str, **options: Any) -> float:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_each_client_gets_what_its_own_server_answers(served: Served, name: str) -> None:
-    (wanted,) = served.pipelines[name](TEXT)
-    (raw,) = served.pipelines[name](TEXT, function_to_apply="none")
-    approximately = {"abs": 2e-4}
-    assert hugging_face(served.server, name) == pytest.approx(wanted["score"], **approximately)
-    assert vllm(served.server, name) == pytest.approx(wanted["score"], **approximately)
-    sigmoid = 1 / (1 + math.exp(-raw["score"]))
-    assert tei(served.server, name) == pytest.approx(sigmoid, **approximately)
-    assert abs(sigmoid - raw["score"]) > 0.1, "the two are told apart"
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_the_value_itself_is_given_on_request_and_by_our_own_route(
+def test_each_client_gets_what_its_own_server_answers_and_on_request_the_value_itself(
     served: Served, name: str
 ) -> None:
-    (raw,) = served.pipelines[name](TEXT, function_to_apply="none")
-    (own,) = served.server.answer(TEXT, model=name)["results"]
-    found = (
+    server, pipeline = served.server, served.pipelines[name]
+    (wanted,), (raw,) = pipeline(TEXT), pipeline(TEXT, function_to_apply="none")
+    value = raw["score"]
+    sigmoid = 1 / (1 + math.exp(-value))
+    assert abs(sigmoid - value) > 0.1, "the two are told apart"
+    found = hugging_face(server, name), vllm(server, name), tei(server, name)
+    assert found == pytest.approx((wanted["score"], wanted["score"], sigmoid), abs=2e-4)
+    (own,) = server.answer(TEXT, model=name)["results"]
+    asked = (
         own["value"],
-        hugging_face(served.server, name, function_to_apply="none"),
-        vllm(served.server, name, use_activation=False),
-        tei(served.server, name, raw_scores=True),
+        hugging_face(server, name, function_to_apply="none"),
+        vllm(server, name, use_activation=False),
+        tei(server, name, raw_scores=True),
     )
-    assert found == pytest.approx((raw["score"],) * 4, abs=2e-4)
+    assert asked == pytest.approx((value,) * 4, abs=2e-4)

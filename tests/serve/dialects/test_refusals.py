@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.dialects.spoken import (
+from tests.serve.support.keys import make_key
+from tests.serve.support.live_server import LiveServer
+from tests.serve.support.spoken import (
     BASIC,
     BODIES,
     CONTENTS,
@@ -23,8 +25,6 @@ from tests.serve.dialects.spoken import (
     VLLM,
     message_of,
 )
-from tests.serve.support.keys import make_key
-from tests.serve.support.live_server import LiveServer
 
 NO_LAYER = {"rule": "layer", "layer": 9}
 
@@ -72,7 +72,6 @@ REFUSALS: list[tuple[str, Any, int, str]] = [
     (TEI, {"inputs": []}, 422, "inputs:"),
     (TEI, {"inputs": {"text": "w1"}}, 422, "inputs:"),
     (TEI, {"inputs": [["w1", ""]]}, 422, "inputs[0].text_pair:"),
-    (TEI, {"inputs": [["w1"]] * 10_001}, 422, "inputs:"),
     (TEI, {"inputs": [["w1"]] * 257}, 422, "inputs: 257 texts"),
     (TEI, {"inputs": LONG}, 422, "inputs[0] has"),
     (TEI, {"inputs": "w1", "top_k": 1}, 422, "top_k:"),
@@ -94,7 +93,6 @@ REFUSALS: list[tuple[str, Any, int, str]] = [
     (VLLM, {"input": [1, "w1"]}, 400, "input.input_ids[1]:"),
     (VLLM, {"input": [[1], [99_999]]}, 400, "input[1].input_ids[0] is"),
     (VLLM, {"input": 3}, 400, "input:"),
-    (VLLM, {"input": [[1]] * 10_001}, 400, "input:"),
     (VLLM, {"input": ["w1"] * 257}, 400, "input: 257 texts"),
     (VLLM, {"input": LONG}, 400, "input[0] has"),
     (VLLM, {"input": "w1", "truncate_prompt_tokens": 10}, 400, "truncate_prompt_tokens:"),
@@ -115,7 +113,6 @@ REFUSALS: list[tuple[str, Any, int, str]] = [
     (KSERVE, {"instances": ["w1", ""]}, 422, "instances[1]:"),
     (KSERVE, {"instances": [["w1"]]}, 422, "instances[0]:"),
     (KSERVE, {"instances": "w1"}, 422, "instances:"),
-    (KSERVE, {"instances": ["w1"] * 10_001}, 422, "instances:"),
     (KSERVE, {"instances": ["w1"] * 257}, 422, "instances: 257 texts"),
     (KSERVE, {"instances": [LONG]}, 422, "instances[0] has"),
     (KSERVE, {"instances": ["w1"], "parameters": {"top_p": 1}}, 422, "parameters.top_p:"),

@@ -12,12 +12,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from serve.api.shown import rounded, short, to_json
-from serve.dialects.v1.answer import (
-    LabelOutput,
-    RegressionOutput,
-    TaskOutput,
-    TokenOutput,
-)
+from serve.dialects.v1.answer import LabelOutput, RegressionOutput, TaskOutput, TokenOutput
 from serve.engine.row import Answer, ExitRecord
 from serve.rules.criterion import Reason
 from serve.tokenization.entities import EntityReader

@@ -1,6 +1,5 @@
 """TEI's client against a running server, and what of TEI's contract it does not call."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +9,6 @@ from tei_client import HttpClient
 from tei_client.models import ClassificationResult
 
 from tests.serve.support.live_server import LiveServer
-from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
 
@@ -93,9 +91,3 @@ def test_several_models_are_told_apart_by_the_address(servers: LiveServer) -> No
     (found,) = classify(servers, "/models/multi_label", "w1")
     (own,) = servers.answer("w1", model="multi_label")["results"]
     assert scores(found) == own["scores"]
-    (found,) = classify(servers, "/models/regression", "w1")
-    (own,) = servers.answer("w1", model="regression")["results"]
-    expected = pytest.approx(1 / (1 + math.exp(-own["value"])), abs=1e-4)
-    assert scores(found) == {LABELS["regression"][0]: expected}
-    raw = servers.http.post("/models/regression/predict", json={"inputs": "w1", "raw_scores": True})
-    assert raw.json()[0]["score"] == own["value"]

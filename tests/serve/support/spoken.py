@@ -9,6 +9,8 @@ V1, HF, TEI, TOKENIZE, VLLM = "/v1/classify", "/", "/predict", "/tokenize", "/cl
 KSERVE, OIP = "/v1/models/tiny:predict", "/v2/models/tiny/infer"
 CONTENTS, BASIC = "/api/v1/text/contents", "/beta/litellm_basic_guardrail_api"
 MODERATIONS = "/v1/moderations"
+GUARDS = [CONTENTS, BASIC, MODERATIONS]
+NAMES_MODEL = [V1, VLLM, *GUARDS]  # in the body; others name it in the path, or not at all
 PARAMETERS = "additional_provider_specific_params"
 LABEL = "negative"
 FLAG = {"flag": {LABEL: 0.5}}
@@ -48,8 +50,7 @@ SPEAK: dict[str, Callable[[Dial, str], Any]] = {
 }
 # A body that each path answers.
 BODIES: dict[str, Any] = {
-    path: speak(FLAG if path in (CONTENTS, BASIC, MODERATIONS) else {}, "w1")
-    for path, speak in SPEAK.items()
+    path: speak(FLAG if path in GUARDS else {}, "w1") for path, speak in SPEAK.items()
 }
 
 
@@ -72,3 +73,25 @@ def message_of(path: str, answer: httpx.Response) -> str:
     of_tei = path.endswith(("/predict", "/tokenize", "/invocations"))
     assert set(body) == ({"error", "error_type"} if of_tei else {"error"})
     return str(body["error"])
+
+
+def layer_of(path: str, answer: httpx.Response) -> str:
+    """Return the layers where the texts of an answer left, as its dialect says it."""
+    if path == V1:
+        return str(answer.json()["results"][0]["exit"]["layer"])
+    if path.startswith("/v2"):
+        outputs = {each["name"]: each["data"] for each in answer.json()["outputs"]}
+        return str(outputs["exit_layer"][0])
+    return answer.headers.get("x-offramp-exit-layer", "")
+
+
+def naming(model: str, guard: Dial | None = None) -> list[tuple[str, Any]]:
+    """Return a path and a body of each way to name a model; guardrails' have this dial."""
+    found = []
+    for path, speak in SPEAK.items():
+        dial = {**(guard or {})} if path in GUARDS else {}
+        if path in NAMES_MODEL:
+            found.append((path, speak({**dial, "model": model}, "w1")))
+        elif "tiny" in path:
+            found.append((path.replace("tiny", model), speak(dial, "w1")))
+    return found
