@@ -40,13 +40,8 @@ def start_process() -> Iterator[StartProcess]:
 
 @pytest.fixture(scope="module")
 def started(bundle_folder: Path) -> Iterator[ServerProcess]:
-    options = (
-        "--standalone",
-        "--port",
-        "0",
-        "--limits",
-        '{"connections": {"max_head_bytes": 5000}}',
-    )
+    limits = '{"connections": {"max_head_bytes": 5000}}'
+    options = ("--standalone", "--port", "0", "--limits", limits)
     with ServerProcess(bundle_folder, *options) as process:
         yield process
 

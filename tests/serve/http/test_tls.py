@@ -1,21 +1,23 @@
-"""TLS on a real socket, with certificates that `openssl` makes."""
+"""TLS of HTTP and gRPC on real sockets, with certificates that `openssl` makes."""
 
 import os
 import shutil
 import ssl
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from socket import create_connection
 
+import grpc
 import pytest
+from tritonclient.grpc import service_pb2_grpc
 
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.tls import InvalidCertificate, RenewedTls, TlsFiles
 from serve.servers import tls_files
+from tests.serve.http.grpc.conftest import asked, grpc_address
 from tests.serve.support.certificates import NEEDS_OPENSSL, Authority
 from tests.serve.support.server_process import ServerProcess, run_offramp
 from tests.support.patience import until
@@ -36,10 +38,14 @@ def files(authority: Authority, tmp_path: Path) -> TlsFiles:
     return TlsFiles(tmp_path / made.cert.name, tmp_path / made.key.name)
 
 
-def trusting(authority: Authority, client: TlsFiles | None = None) -> ssl.SSLContext:
+def trusting(
+    authority: Authority, client: TlsFiles | None = None, protocol: str = ""
+) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(authority.cert))
     if client:
         context.load_cert_chain(client.cert, client.key)
+    if protocol:
+        context.set_alpn_protocols([protocol])
     return context
 
 
@@ -49,45 +55,63 @@ def subject(port: int, context: ssl.SSLContext) -> str:
         create_connection(("127.0.0.1", port), timeout=30) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
     ):
-        secure.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert secure.recv(15) == b"HTTP/1.1 200 OK"
         cert = secure.getpeercert()
         assert cert
         return str(dict(part[0] for part in cert["subject"])["commonName"])  # type: ignore[misc]
 
 
-@pytest.fixture
-def process(
-    bundle_folder: Path, files: TlsFiles, authority: Authority, tmp_path: Path
-) -> Iterator[ServerProcess]:
-    words = ["--standalone", "--port", "0", "--precision", "fp32"]
-    tls = ["--tls-cert", files.cert, "--tls-key", files.key, "--tls-client-ca", authority.cert]
-    with ServerProcess(bundle_folder, *words, *tls) as process:
-        yield process
+def status_over_http(port: int, context: ssl.SSLContext | None) -> int | None:
+    """Return the status of an answer over TLS, or without; None if there is no answer."""
+    asking: HTTPConnection = HTTPConnection("127.0.0.1", port)
+    if context:
+        asking = HTTPSConnection("127.0.0.1", port, context=context)
+    with closing(asking):
+        try:
+            asking.request("GET", "/health/live")
+            return asking.getresponse().status
+        except (OSError, HTTPException):
+            return None
 
 
-def test_server_speaks_tls_only_wants_certificates_and_takes_renewed_ones(
-    process: ServerProcess, authority: Authority, files: TlsFiles
+def code_over_grpc(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.StatusCode:
+    if credentials:
+        channel = grpc.secure_channel(address, credentials)
+    else:
+        channel = grpc.insecure_channel(address)
+    with channel:
+        calls = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        code: grpc.StatusCode = calls.ModelInfer.future(asked(["w1"])).code()
+        return code
+
+
+def test_http_and_grpc_speak_tls_only_want_certificates_and_take_renewed_ones(
+    bundle_folder: Path, files: TlsFiles, authority: Authority
 ) -> None:
-    assert "curl https://127.0.0.1:" in process.curl_line()
-    port = process.client().port
-    client = trusting(authority, authority.sign("client"))
-    assert subject(port, client) == "first"
+    words = ["--standalone", "--port", "0", "--grpc-port", "0", "--precision", "fp32"]
+    tls = ["--tls-cert", files.cert, "--tls-key", files.key, "--tls-client-ca", authority.cert]
+    client, roots = authority.sign("client"), authority.cert.read_bytes()
+    known = trusting(authority, client)
+    with ServerProcess(bundle_folder, *words, *tls) as process:
+        assert "curl https://127.0.0.1:" in process.curl_line()
+        port, address = process.client().port, grpc_address(process)
+        contexts = (known, trusting(authority), None)
+        assert [status_over_http(port, each) for each in contexts] == [200, None, None]
+        own = grpc.ssl_channel_credentials(roots, client.key.read_bytes(), client.cert.read_bytes())
+        credentials = (own, grpc.ssl_channel_credentials(roots), None)
+        ok, refused = grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE
+        assert [code_over_grpc(address, each) for each in credentials] == [ok, refused, refused]
 
-    strangers = (
-        HTTPSConnection("127.0.0.1", port, context=trusting(authority)),
-        HTTPConnection("127.0.0.1", port),
-    )
-    for stranger in strangers:
-        with closing(stranger), pytest.raises((OSError, HTTPException)):
-            stranger.request("GET", "/health/live")
-            stranger.getresponse()
+        def subjects() -> set[str]:
+            grpc_port = int(address.rpartition(":")[2])
+            of_grpc = subject(grpc_port, trusting(authority, client, "h2"))
+            return {subject(port, known), of_grpc}
 
-    renewed = authority.sign("second")
-    for new, old in ((renewed.cert, files.cert), (renewed.key, files.key)):
-        shutil.copy(new, f"{old}.new")
-        os.replace(f"{old}.new", old)
-    until(lambda: subject(port, client) == "second", every_s=0.2)
+        assert subjects() == {"first"}
+        renewed = authority.sign("second")
+        for new, old in ((renewed.cert, files.cert), (renewed.key, files.key)):
+            shutil.copy(new, f"{old}.new")
+            os.replace(f"{old}.new", old)
+        until(lambda: subjects() == {"second"}, every_s=0.2)
 
 
 def test_broken_renewal_changes_nothing(
