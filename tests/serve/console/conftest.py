@@ -52,3 +52,9 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert not wrong
+
+
+def use_key(page: Page, key: str) -> None:
+    """Give a key to a page that asks for one."""
+    page.get_by_label("Key", exact=True).fill(key)
+    page.get_by_role("button", name="Use this key").click()

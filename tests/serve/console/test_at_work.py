@@ -9,7 +9,7 @@ from playwright.sync_api import Route, expect
 
 from serve.rules.traits import Task
 from tests.serve.api.conftest import StartServer
-from tests.serve.console.conftest import OpenPage
+from tests.serve.console.conftest import OpenPage, use_key
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, serving_bundles
@@ -136,8 +136,7 @@ def test_next_key_may_do_what_the_one_before_might_not(
         for key, alerts in zip(keys, (1, 0), strict=True):
             if alerts == 0:  # without a key the page asks for it
                 page.get_by_role("button", name="Key").click()
-            page.get_by_label("Key", exact=True).fill(key)
-            page.get_by_role("button", name="Use this key").click()
+            use_key(page, key)
             expect(page.get_by_text("The same by curl")).to_be_visible()
             expect(page.get_by_role("alert")).to_have_count(alerts)
         expect(page.locator(".decided .card")).to_have_count(4)

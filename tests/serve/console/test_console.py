@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from serve.commands.figures import Growth, between
 from tests.serve.api.conftest import StartServer
 from tests.serve.commands.test_top import PAGES, TEXTS_OF_PAGES, page_of
-from tests.serve.console.conftest import OpenPage
+from tests.serve.console.conftest import OpenPage, use_key
 from tests.serve.support.keys import make_key
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.support.tiny import WORDS
@@ -146,8 +146,7 @@ def test_theme_and_key_are_the_readers_choice(
     with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
         page = open_page(guarded, "policy")
         expect(page.get_by_role("alert")).to_contain_text("Enter a key")
-        page.get_by_label("Key", exact=True).fill(key)
-        page.get_by_role("button", name="Use this key").click()
+        use_key(page, key)
         expect(page.get_by_role("heading", name="Live policy: version 1")).to_be_visible()
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_role("alert").last).to_contain_text("admin")

@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.serve.console.conftest import OpenPage
+from tests.serve.console.conftest import OpenPage, use_key
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.keys import make_key
 from tests.serve.support.ladders import certify
@@ -176,8 +176,7 @@ def test_reader_sees_models_and_no_buttons(
     keys = tmp_path / "keys.json"
     with serving_bundles(repository / "first", model_repository=repository, keys=keys) as live:
         page = open_page(live, "policy")
-        page.get_by_label("Key", exact=True).fill(key)
-        page.get_by_role("button", name="Use this key").click()
+        use_key(page, key)
         expect(page.locator("main")).to_contain_text("A key with the scope admin sees who has")
         expect(page.get_by_role("alert")).to_have_count(0)
         page.get_by_role("tab", name="Models").click()
