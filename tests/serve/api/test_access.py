@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from serve.access.gate import Gate
+from serve.access.gate import Client
 from serve.access.keys import Scope
 from serve.api.access import LOOPBACK_HOSTS, Access
 from serve.api.request import Headers, Request
@@ -162,16 +162,20 @@ def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> No
     assert server.http.get("/v1/models").status_code == 401
 
 
-def test_addresses_of_one_network_are_one_client() -> None:
-    gate = Gate()
+def test_clients_are_known_by_their_address_and_those_of_one_network_of_ipv6_are_one() -> None:
+    def client(address: str) -> Client:
+        record = Request(Headers([("host", "localhost")]), "GET")
+        scope = {"method": "GET", "http_version": "1.1", "client": (address, 1)}
+        Access().check(scope, record, "read", probe=False)
+        return record.client
 
-    def identity(address: str) -> str:
-        return gate.identify(None, address).identity
-
-    assert identity("2001:db8::1") == identity("2001:db8:0:0:f::2")
-    assert identity("2001:db8::1") != identity("2001:db8:0:1::1")
-    for given in ("192.0.2.1", "unix:x", ""):
-        assert identity(given) == given
+    assert client("2001:db8::1").address == "2001:db8::1"
+    assert client("2001:db8::1").identity == client("2001:db8:0:0:f::2").identity
+    assert client("2001:db8::1").identity != client("2001:db8:0:1::1").identity
+    # A socket for both families gives addresses of IPv4 as those of one network of IPv6.
+    for given in ("192.0.2.1", "::ffff:192.0.2.1", "unix:x", ""):
+        own = given.removeprefix("::ffff:")
+        assert (client(given).address, client(given).identity) == (own, own)
 
 
 @pytest.fixture
@@ -312,16 +316,6 @@ def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
     asked = {"method": "GET", "path": "/v1/models", "http_version": version}
     with nullcontext() if taken else pytest.raises(WrongHost):
         access.check(asked, record, "read", probe=False)
-
-
-def test_client_of_a_socket_for_both_families_is_known_by_its_own_address() -> None:
-    """Else all clients of IPv4 would be one, as IPv6 counts by network."""
-    for given, seen in (("::ffff:192.0.2.1", "192.0.2.1"), ("2001:db8::1", "2001:db8::1")):
-        record = Request(Headers([("host", "localhost")]), "GET")
-        scope = {"method": "GET", "http_version": "1.1", "client": (given, 1)}
-        Access().check(scope, record, "read", probe=False)
-        assert record.client.address == seen
-        assert ("192.0.2.1" in record.client.identity) == ("192.0.2.1" in given)
 
 
 def test_browsers_may_ask_from_named_pages_only(guarded: LiveServer, keys: Keys) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import TIMEOUT_S, LiveServer, Problem, raw_request
+from tests.serve.support.live_server import TIMEOUT_S, Problem, raw_request
 from tests.support.patience import until
 from tests.support.tiny import WORDS
 
@@ -115,8 +115,14 @@ def test_bad_requests_never_harm_good_ones(start_server: StartServer) -> None:
         with server.half_sent(whole[: random.Random(seed).randrange(len(whole))]):
             pass
 
+    def hasty(seed: int) -> None:
+        response = server.classify(texts[seed % 24], timeout_ms=1)
+        assert response.status_code in (200, 504)
+        if response.is_success:
+            assert response.json()["results"][0]["exit"]["reason"] in ("deadline", "final")
+
     def act(seed: int) -> None:
-        (good, bad, good, rude)[seed % 4](seed // 4)
+        (good, bad, good, rude, hasty)[seed % 5](seed // 5)
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(act, range(400), timeout=TIMEOUT_S))

@@ -36,11 +36,7 @@ def triton(server: LiveServer) -> Iterator[InferenceServerClient]:
 
 
 def texts(values: list[str], name: str = "TEXT", binary: bool = True, flat: bool = False) -> Any:
-    array = (
-        np.array(values, np.object_).reshape(-1)
-        if flat
-        else np.array([[v] for v in values], np.object_)
-    )
+    array = np.array(values, np.object_).reshape(-1 if flat else (-1, 1))
     return tensor(name, array, "BYTES", binary)
 
 

@@ -1,41 +1,16 @@
-"""What a day of operation brings: hasty clients, and a wall clock that is set."""
+"""A wall clock that is set while the server answers."""
 
 import datetime
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.keys import make_key
-from tests.support.patience import until
 from tests.support.tiny import WORDS
 
 TEXTS = [" ".join(WORDS[i : i + 40]) for i in range(8)]
-
-
-def test_500_requests_that_allow_a_millisecond_change_no_other_answer(
-    start_server: StartServer,
-) -> None:
-    server = start_server()
-    exit_rule = {"rule": "never"}
-    expected = server.answer(TEXTS, exit=exit_rule)["results"]
-    with ThreadPoolExecutor(8) as pool:
-        hasty = [
-            pool.submit(server.classify, TEXTS[i % 8], exit=exit_rule, timeout_ms=1)
-            for i in range(500)
-        ]
-        for _ in range(10):
-            assert server.answer(TEXTS, exit=exit_rule)["results"] == expected
-        answers = [future.result() for future in hasty]
-    assert {answer.status_code for answer in answers} <= {200, 504}
-    reasons = [r["exit"]["reason"] for a in answers if a.is_success for r in a.json()["results"]]
-    assert set(reasons) <= {"deadline", "final"}
-    assert len(reasons) < 500 or "deadline" in reasons
-    until(lambda: server.metric("offramp_queue_depth") == 0)
-    assert server.metric("offramp_requests_total", route="/v1/classify") == 511
-    assert server.answer(TEXTS, exit=exit_rule)["results"] == expected
 
 
 @pytest.mark.parametrize("jump_s", [7200, -7200])
