@@ -79,14 +79,6 @@ def test_setfits_encoder_can_be_trained(tmp_path: Path) -> None:
     assert read_encoder(tmp_path, ["no", "yes"]).config.num_hidden_layers == 2
 
 
-def test_a_pretrained_elasticbert_is_refused_with_the_next_step(tmp_path: Path) -> None:
-    system = ElasticBert(model_type="elasticbert")
-    for name in [name for name in system.state if name.startswith("classifiers.")]:
-        del system.state[name]
-    folder = system.save(tmp_path)
-    assert f"offramp train --encoder {folder}" in refusal(folder)
-
-
 @pytest.mark.parametrize(
     "make",
     [

@@ -12,7 +12,6 @@ import pytest
 from transformers import CONFIG_MAPPING
 
 from models.checkpoints import load
-from models.checkpoints.token_limit import max_tokens
 from models.encoders.families import FAMILIES, read_encoder
 from models.errors import UnusableCheckpoint
 from models.multi_exit import MultiExitModel
@@ -142,12 +141,3 @@ def test_offramps_own_key_is_bounded_too(
     with pytest.raises(UnusableCheckpoint) as caught:
         read(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("stated", [-1, 0, "512", True, [], {}])
-def test_longest_input_is_a_number(
-    make_model: Callable[..., MultiExitModel], stated: object, tmp_path: Path
-) -> None:
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}))
-    with pytest.raises(UnusableCheckpoint, match="expected a number of tokens"):
-        max_tokens(tmp_path, make_model(), tiny_tokenizer())

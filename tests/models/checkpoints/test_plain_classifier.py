@@ -92,33 +92,20 @@ def test_the_one_exit_answers_like_transformers(family: str, kind: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("family", "config"),
+    ("config", "labels", "task"),
     [
-        ("modernbert", {"classifier_pooling": "mean", "norm_bias": True, "classifier_bias": True}),
-        ("modernbert", {"classifier_activation": "tanh"}),
-        ("mobilebert", {"classifier_activation": False}),
-        ("deberta-v2", {"pooler_hidden_act": "tanh"}),
+        ({"problem_type": "multi_label_classification"}, ["no", "perhaps", "yes"], "multi_label"),
+        ({"id2label": {0: "similarity"}}, ["similarity"], "regression"),
     ],
 )
-def test_heads_that_a_config_changes(family: str, config: dict[str, Any], tmp_path: Path) -> None:
-    model = make(family, **config)
-    assert_same(load(save(model, tmp_path)), model)
-
-
-def test_problem_type_makes_it_multi_label(tmp_path: Path) -> None:
-    model = make("bert", problem_type="multi_label_classification")
+def test_the_config_makes_it_another_task(
+    config: dict[str, Any], labels: list[str], task: str, tmp_path: Path
+) -> None:
+    model = make("roberta", **config)
     loaded = load(save(model, tmp_path))
     assert_same(loaded, model)
-    assert loaded.model.traits.task == "multi_label"
+    assert (loaded.model.traits.task, loaded.model.labels) == (task, labels)
     assert "`offramp train`" in loaded.info.notes[0], "the note tells where exits come from"
-
-
-def test_one_label_makes_it_a_regression(tmp_path: Path) -> None:
-    model = make("roberta", id2label={0: "similarity"})
-    loaded = load(save(model, tmp_path))
-    assert_same(loaded, model)
-    assert loaded.model.traits.task == "regression"
-    assert loaded.model.labels == ["similarity"]
 
 
 @pytest.mark.parametrize(

@@ -287,7 +287,7 @@ def test_a_token_without_an_embedding_is_named_before_any_work(
         check_embeddings(made, 41, model)
 
 
-@pytest.mark.parametrize("stated", ["512", True, -1, 0.5, []])
+@pytest.mark.parametrize("stated", ["512", True, -1, 0, 0.5, [], {}])
 def test_a_length_that_is_none_is_told_before_weights_are_read(
     stated: object, folder: Callable[..., Path]
 ) -> None:

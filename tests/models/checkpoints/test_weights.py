@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import save_file
 
 from models.checkpoints import UnusableCheckpoint
-from models.checkpoints.weights import Weights
 from models.model_files import check_files
 from models.weight_files import read_shapes, read_weights
 
@@ -169,16 +168,3 @@ def test_something_else_than_a_state_dict_is_refused(tmp_path: Path) -> None:
 def test_a_folder_without_weights_lists_what_is_read(tmp_path: Path) -> None:
     with pytest.raises(UnusableCheckpoint, match=r"expected model\.safetensors or"):
         read_weights(tmp_path)
-
-
-def test_what_is_taken_is_gone_and_what_is_dropped_is_told() -> None:
-    weights = Weights({"a.0.w": torch.ones(1), "a.2.w": torch.ones(1), "b": torch.ones(1)})
-    assert weights.indices(r"a\.(\d+)\.") == [0, 2]
-    assert set(weights.take({"new": "a.0.w"})) == {"new"}
-    weights.drop(r"a\.", "not needed")
-    weights.drop(r"a\.", "not needed")
-    assert "b" in weights
-    assert "a.2.w" not in weights
-    assert [tuple(each) for each in weights.dropped] == [("a.2.w", "not needed")]
-    with pytest.raises(UnusableCheckpoint, match=r"no a\.0\.w: is it complete"):
-        weights.take({"new": "a.0.w"})

@@ -112,6 +112,10 @@ def test_saved_model_loads_back_and_is_an_encoder_of_its_family(
     again = MultiExitModel.load(tmp_path)
     for before, after in zip(model(IDS, MASK), again(IDS, MASK), strict=True):
         assert torch.equal(before, after)
+    assert (again.exits, again.labels) == (model.exits, model.labels)
+    assert not again.training
+    modes = [(tmp_path / name).stat().st_mode for name in ("config.json", "model.safetensors")]
+    assert modes[0] & 0o044 == modes[1] & 0o044, "other users may read the weights"
     plain = AutoModel.from_pretrained(tmp_path, **FAMILIES[family].options)
     assert type(plain) is FAMILIES[family].encoder
     assert plain.state_dict().keys() == model.encoder.state_dict().keys()
@@ -264,16 +268,6 @@ def test_recipes_train_shared_layers(
     for start in range(0, len(losses), per_stage):
         stage = losses[start : start + per_stage]
         assert sum(stage[-3:]) < 0.6 * sum(stage[:3])
-
-
-def test_one_layer_serves_every_depth_of_albert() -> None:
-    model = new_model("albert")
-    assert model.backbone.shared
-    layer = {n for n, _ in model.encoder.named_parameters() if "albert_layers" in n}
-    assert {name.split(".albert_layers.")[0] for name in layer} == {"encoder.albert_layer_groups.0"}
-    hidden = model.backbone.embed(IDS, TYPES, MASK)
-    assert hidden.shape == (2, 4, 32), "embeddings of width 8 are mapped"
-    assert torch.equal(model.backbone.layer(0, hidden, MASK), model.backbone.layer(2, hidden, MASK))
 
 
 ROPE = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}
