@@ -5,15 +5,24 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner, Result
 
 from models.multi_exit import MultiExitModel
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
 from tests.export.support.chains import Chain
-from tests.support.tiny import POLICY, tiny_model, tiny_tokenizer
+from tests.support.tiny import tiny_model, write_tiny_model
 
 MakeFolder = Callable[..., Path]
 OpenChain = Callable[[Precision], Chain]
+
+
+def offramp(command: Callable[..., None], *words: object) -> Result:
+    """Run a command; its errors are raised."""
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 @pytest.fixture(scope="session")
@@ -36,14 +45,4 @@ def open_chain(bundle: Bundle) -> OpenChain:
 @pytest.fixture
 def make_folder(tmp_path: Path) -> MakeFolder:
     """Write model folders; keyword arguments are further files and their text."""
-
-    def make(name: str = "model", **files: str) -> Path:
-        folder = tmp_path / name
-        tiny_model().save(folder)
-        tiny_tokenizer().save(str(folder / "tokenizer.json"))
-        (folder / "policy.json").write_text(POLICY.model_dump_json(exclude_none=True))
-        for stem, text in files.items():
-            (folder / f"{stem}.json").write_text(text)
-        return folder
-
-    return make
+    return lambda name="model", **files: write_tiny_model(tmp_path / name, **files)

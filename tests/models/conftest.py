@@ -18,22 +18,24 @@ from models.data.encoding import EncodedRow
 from models.elue.cli import elue
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
 from models.prediction.cli import predict
+from models.pretraining.cli import pretrain
+from models.quality.cli import calibrate, recommend
 from models.quality.recorded import Recorded
-from models.training.cli import train
+from models.training import cli as training
 from serve.errors import OfframpError
 from serve.rules.traits import Task
 from tests.support.recordings import said
+from tests.support.tiny import write_tiny_model
 from tests.support.wordpiece import SPECIAL, TAKEN_AS_IT_IS, wordpiece
 
 WORDS = ["good", "fine", "nice", "bad", "dull", "poor", "the", "film", "is", "very"]
-VOCABULARY = [*SPECIAL, *WORDS]
 DEPTH = 3
 
 
 def tiny_config(labels: Sequence[str] = ("negative", "positive")) -> BertConfig:
     """Three layers of width 32."""
     return BertConfig(
-        vocab_size=len(VOCABULARY),
+        vocab_size=len(SPECIAL) + len(WORDS),
         hidden_size=32,
         num_hidden_layers=DEPTH,
         num_attention_heads=4,
@@ -62,12 +64,13 @@ def said_of(model: MultiExitModel, rows: Sequence[EncodedRow]) -> Recorded:
 def offramp(command: str, *arguments: object, **options: object) -> Result:
     """Run a command; an option `max_tokens` is given as `--max-tokens`."""
     app = typer.Typer()
-    for each in (train, cli.evaluate, cli.inspect, predict):
+    commands = (training.train, predict, pretrain, calibrate, recommend)
+    for each in (cli.evaluate, cli.inspect, *commands):
         app.command()(each)
     app.add_typer(elue, name="elue")
     pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
     words = [command, *arguments, *(part for pair in pairs for part in pair)]
-    return CliRunner().invoke(app, [str(word) for word in words])
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "250"})
 
 
 def refusal(result: Result) -> str:
@@ -134,6 +137,13 @@ def make_rows() -> Callable[..., list[EncodedRow]]:
 
 
 @pytest.fixture
+def model_folder(tmp_path: Path) -> Path:
+    """Return a folder of the tiny model, as `offramp train` leaves it."""
+    quick = {"profiles": {"quick": {"rule": "layer", "layer": 2}}}
+    return write_tiny_model(tmp_path / "model", policy=json.dumps(quick))
+
+
+@pytest.fixture
 def write_data(tmp_path: Path) -> Callable[..., Path]:
     """Return a factory of data files; lines are written as given."""
 
@@ -157,3 +167,24 @@ def sentiment_lines() -> list[str]:
         f"{label}\tthe film is {'very ' * (i % 3)}{word}" for i in range(4) for label, word in texts
     ]
     return ["label\ttext_a", *rows]
+
+
+@pytest.fixture
+def train(
+    make_encoder: Callable[[], Path],
+    write_data: Callable[..., Path],
+    sentiment_lines: list[str],
+    tmp_path: Path,
+) -> Callable[..., Result]:
+    """Return a function that runs `offramp train` on tiny files; options may be changed."""
+    options: dict[str, object] = {
+        "encoder": make_encoder(),
+        "train": write_data("train.tsv", sentiment_lines, labels=["negative", "positive"]),
+        "dev": write_data("dev.tsv", sentiment_lines),
+        "out": tmp_path / "out",
+        "epochs": 1,
+        "lr": 1e-3,
+        "batch_size": 8,
+        "max_tokens": 32,
+    }
+    return lambda *flags, **changed: offramp("train", *flags, **(options | changed))

@@ -31,24 +31,6 @@ Write = Callable[..., Path]
 Train = Callable[..., Result]
 
 
-@pytest.fixture
-def train(
-    make_encoder: Callable[[], Path], write_data: Write, sentiment_lines: list[str], tmp_path: Path
-) -> Train:
-    """Return a function that runs `offramp train` on tiny files; options may be changed."""
-    options: dict[str, object] = {
-        "encoder": make_encoder(),
-        "train": write_data("train.tsv", sentiment_lines, labels=["negative", "positive"]),
-        "dev": write_data("dev.tsv", sentiment_lines),
-        "out": tmp_path / "out",
-        "epochs": 1,
-        "lr": 1e-3,
-        "batch_size": 8,
-        "max_tokens": 32,
-    }
-    return lambda *flags, **changed: offramp("train", *flags, **(options | changed))
-
-
 def weights(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
@@ -169,16 +151,6 @@ def test_what_is_left_out_of_the_data_is_told_once(
     assert result.stderr.count(f"note: {data}: rows left out because gold_label is -: 1\n") == 1
 
 
-def test_a_cut_encoder_answers_after_its_last_layer(train: Train, tmp_path: Path) -> None:
-    result = train(layers=2)
-    assert result.exit_code == 0, result.output
-    model = MultiExitModel.load(tmp_path / "out")
-    assert (model.exits, model.backbone.depth) == ((2,), 2)
-    assert " --layers 2 " in (tmp_path / "out" / "README.md").read_text()
-    assert train(layers=2, exits="1,2", out=tmp_path / "two").exit_code == 0
-    assert MultiExitModel.load(tmp_path / "two").exits == (1, 2)
-
-
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that makes the process receive SIGINT once, during a step."""
@@ -274,7 +246,6 @@ def test_seed_that_no_generator_takes_is_refused(train: Train) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"exits": "1,2"}, "the last exit must be the last layer, 3, not 2: use 1,2,3"),
         ({"layers": 4}, "--layers 4: the encoder has 3 layers"),
         ({"layers": 2, "exits": "1,3"}, "the last exit must be the last layer, 2, not 3: use 1,2"),
         ({"layers": 2, "recipe": "two-stage"}, "recipe two-stage is about exits before the last"),
@@ -350,11 +321,6 @@ def test_folder_that_is_no_encoder_is_named(
 ) -> None:
     (make_encoder() / "config.json").write_text("{}")
     assert str(tmp_path / "encoder") in refusal(train())
-
-
-def test_evaluating_a_folder_without_a_model_is_refused(write_data: Write, tmp_path: Path) -> None:
-    data = write_data("dev.tsv", ["label\ttext", "1\tgood"])
-    assert "config.json is missing" in refusal(offramp("evaluate", tmp_path, data=data))
 
 
 def test_importing_the_commands_does_not_import_torch() -> None:

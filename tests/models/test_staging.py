@@ -34,19 +34,6 @@ def test_a_bundle_is_replaced(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
 
-@pytest.mark.parametrize("interruption", [RuntimeError, KeyboardInterrupt])
-def test_a_failure_leaves_the_old_bundle_and_nothing_else(
-    tmp_path: Path, interruption: type[BaseException]
-) -> None:
-    out = tmp_path / "bundle"
-    write(out, "one")
-    with pytest.raises(interruption), staged(out, BUNDLE) as folder:
-        (folder / "manifest.json").write_text("two")
-        raise interruption
-    assert (out / "manifest.json").read_text() == "one"
-    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
-
-
 def test_the_old_bundle_returns_if_the_new_one_cannot_take_its_place(tmp_path: Path) -> None:
     out = tmp_path / "bundle"
     write(out, "one")

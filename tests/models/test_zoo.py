@@ -42,14 +42,8 @@ def test_folder_holds_the_model_and_nothing_else() -> None:
     assert {name.split("-")[1] for name in kept} == {"fp32", "int8", "fp16"}
     assert {path.name for path in files} - kept == {
         *("README.md", "calibration.json", "config.json", "model.safetensors", "policy.json"),
-        *(
-            "recording.npy",
-            "tokenizer.json",
-            "tokenizer_config.json",
-            "table.json",
-            "table.npy",
-            "trained.npz",
-        ),
+        *("recording.npy", "tokenizer.json", "tokenizer_config.json", "trained.npz"),
+        *("table.json", "table.npy"),
     }
     assert sum(path.stat().st_size for path in files) <= MAX_BYTES
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from serve.bundle.manifest import Precision
 from serve.bundle.recording import RECORDING
 from serve.policy.document import Policy
-from tests.support.wordpiece import SPECIAL, wordpiece
+from tests.support.wordpiece import SPECIAL, save_tokenizer, wordpiece
 
 if TYPE_CHECKING:
     from models.multi_exit import MultiExitModel
@@ -79,6 +79,26 @@ def tiny_tokenizer() -> Tokenizer:
     return wordpiece(WORDS)
 
 
+def write_tiny_model(folder: Path, family: Family = "bert", **files: str) -> Path:
+    """Write a folder of the model and its tokenizer, and JSON files of these texts; return it."""
+    tiny_model(family=family).save(folder)
+    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    for stem, text in {"policy": POLICY.model_dump_json(exclude_none=True), **files}.items():
+        (folder / f"{stem}.json").write_text(text)
+    return folder
+
+
+def write_tiny_classifier(folder: Path, **sizes: Any) -> Path:
+    """Write a plain classifier of transformers, of these sizes where they differ; return it."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    BertForSequenceClassification(BertConfig(**_SIZES | sizes)).save_pretrained(folder)
+    save_tokenizer(tiny_tokenizer(), folder)
+    return folder
+
+
 def write_tiny_bundle(
     folder: Path,
     name: str = "tiny",
@@ -89,11 +109,8 @@ def write_tiny_bundle(
     """Write the model to `folder` and export it to a bundle beside it; return the bundle."""
     from export import bundle as bundles
 
-    model_folder = folder / f"{name}-model"
-    tiny_model(family=family).save(model_folder)
-    tiny_tokenizer().save(str(model_folder / "tokenizer.json"))
+    model_folder = write_tiny_model(folder / f"{name}-model", family)
     np.save(model_folder / RECORDING, recording())
-    (model_folder / "policy.json").write_text(POLICY.model_dump_json(exclude_none=True))
     planned = bundles.plan(model_folder, precisions, exits)
     bundles.write(planned, folder / name)
     return folder / name

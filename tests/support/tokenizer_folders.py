@@ -19,25 +19,9 @@ WORDS = [
 ]
 _ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 _PIECES = [
-    *(
-        "\u2581the",
-        "\u2581The",
-        "\u2581film",
-        "\u2581un",
-        "afford",
-        "able",
-        "\u2581new",
-        "\u2581york",
-    ),
-    *(
-        "\u2581",
-        *"abcdefghijklmnopqrstuvwxyzNYFT!,.<>[]",
-        "\u00e9",
-        "\u00ef",
-        "\u4e2d",
-        "1",
-        "e\u0301",
-    ),
+    *("\u2581the", "\u2581The", "\u2581film", "\u2581un", "afford", "able", "\u2581new"),
+    *("\u2581york", "\u2581", *"abcdefghijklmnopqrstuvwxyzNYFT!,.<>[]"),
+    *("\u00e9", "\u00ef", "\u4e2d", "1", "e\u0301"),
 ]
 
 

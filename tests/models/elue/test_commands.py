@@ -16,20 +16,14 @@ from models.quality.source import TorchSource
 from serve.tokenization.tokenizer import Text
 from tests.models.conftest import offramp, refusal
 from tests.support.originals.pabee import Pabee
-from tests.support.tiny import tiny_model, tiny_tokenizer
+from tests.support.tiny import write_tiny_model
 
 Write = Callable[..., Path]
 TEXTS = [" ".join(f"w{(7 * i + k) % 50}" for k in range(1 + 3 * i % 11)) for i in range(30)]
 HEADER = "index\tpred\tmodules"
 
 
-def saved(folder: Path) -> Path:
-    tiny_model().save(folder)
-    tiny_tokenizer().save(str(folder / "tokenizer.json"))
-    return folder
-
-
-@pytest.mark.parametrize("make", [saved, lambda folder: Pabee().save(folder)])
+@pytest.mark.parametrize("make", [write_tiny_model, lambda folder: Pabee().save(folder)])
 def test_what_a_prediction_ran_costs_what_its_exit_costs(
     make: Callable[[Path], Path], write_data: Write, tmp_path: Path
 ) -> None:
@@ -80,22 +74,22 @@ def test_what_a_prediction_ran_costs_what_its_exit_costs(
     ],
 )
 def test_modules_that_are_not_the_models_are_refused(
-    modules: str, message: str, write_data: Write, tmp_path: Path
+    modules: str, message: str, write_data: Write, model_folder: Path
 ) -> None:
     file = write_data(
         "test.tsv", [HEADER, "0\t1\t(3),emb; (3,32),layer_1; (32),exit_1", f"1\t1\t{modules}"]
     )
-    found = refusal(offramp("elue", "flops", saved(tmp_path / "model"), file))
+    found = refusal(offramp("elue", "flops", model_folder, file))
     assert f"{file} line 3: " in found
     assert message in found
 
 
 def test_other_files_and_bundles_are_no_test_file_and_no_model(
-    bundle_folder: Path, write_data: Write, tmp_path: Path
+    bundle_folder: Path, write_data: Write, model_folder: Path
 ) -> None:
     file = write_data("test.tsv", ["index\tprediction", "0\t1"])
     assert "expected the header index, pred, modules" in refusal(
-        offramp("elue", "flops", saved(tmp_path / "model"), file)
+        offramp("elue", "flops", model_folder, file)
     )
     program = write_data("model.py", ["module_list = exit()"])
     for model, message in ((bundle_folder, "is a bundle"), (program, "nothing is run here")):
@@ -188,22 +182,12 @@ def _comments(path: Path) -> list[str]:
     return [node.text or "" for node in root.iter() if node.tag is ElementTree.Comment]
 
 
-def test_real_reports_are_scored(write_data: Write, tmp_path: Path) -> None:
-    labels = ("negative", "neutral", "positive")
-    lines = [f"{labels[i % 3]}\t{text}" for i, text in enumerate(TEXTS)]
-    data, folder = write_data("dev.tsv", ["label\ttext", *lines]), saved(tmp_path / "model")
-    out = tmp_path / "report"
-    assert offramp("evaluate", folder, data=data, out=out, examples=0).exit_code == 0
-    same = offramp("elue", "score", out, reference=out / "report.json", family="static")
-    assert same.exit_code == 0, same.output
-    assert "overall, mean of 1 task: +0.00" in same.stdout
-    assert offramp("elue", "plot", out, out=tmp_path / "elue.svg").exit_code == 0
-
-
-def test_a_submission_is_scored_as_its_model_is(write_data: Write, tmp_path: Path) -> None:
+def test_a_submission_is_scored_as_its_model_is(
+    model_folder: Path, write_data: Write, tmp_path: Path
+) -> None:
     labels = ("negative", "neutral", "positive")
     rows = [f"{labels[i % 3]}\t{text}" for i, text in enumerate(TEXTS)]
-    data, folder = write_data("dev.tsv", ["label\ttext", *rows]), saved(tmp_path / "model")
+    data, folder = write_data("dev.tsv", ["label\ttext", *rows]), model_folder
     report_ = tmp_path / "report.json"
     files = []
     for layer in (1, 3):
@@ -235,7 +219,8 @@ def test_a_submission_is_scored_as_its_model_is(write_data: Write, tmp_path: Pat
     scored = offramp("elue", "score", report_, reference=evaluated)
     assert scored.exit_code == 0, scored.output
     assert "1 of 1" in scored.stdout
-    assert offramp("elue", "plot", report_, out=tmp_path / "elue.svg").exit_code == 0
+    picture = tmp_path / "elue.svg"
+    assert offramp("elue", "plot", report_, evaluated, out=picture).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -244,17 +229,19 @@ def test_a_submission_is_scored_as_its_model_is(write_data: Write, tmp_path: Pat
      ("1", "good", "the id of one"), ("1", "0.5", "the id of one"), ("1", "nan", "the id of one")],
 )  # fmt: skip
 def test_predictions_that_are_not_of_the_data_are_refused(
-    index: str, said: str, message: str, write_data: Write, tmp_path: Path
+    index: str, said: str, message: str, write_data: Write, model_folder: Path, tmp_path: Path
 ) -> None:
     ran = "(3),emb; (3,32),layer_1; (32),exit_1"
     file = write_data("test.tsv", [HEADER, f"0\t1\t{ran}", f"{index}\t{said}\t{ran}"])
     data = write_data("dev.tsv", ["label\ttext", "neutral\tw1", "neutral\tw2"])
     options = {"data": data, "out": tmp_path / "report.json"}
-    found = offramp("elue", "report", saved(tmp_path / "model"), file, **options)
+    found = offramp("elue", "report", model_folder, file, **options)
     assert message in refusal(found)
 
 
-def test_what_is_read_is_not_replaced(write_data: Write, tmp_path: Path) -> None:
+def test_what_is_read_is_not_replaced(
+    model_folder: Path, write_data: Write, tmp_path: Path
+) -> None:
     folder = tmp_path / "report"
     folder.mkdir()
     file = report(folder / "report.json", "sst2", LINE)
@@ -267,9 +254,8 @@ def test_what_is_read_is_not_replaced(write_data: Write, tmp_path: Path) -> None
             assert "is what the command reads" in found
     assert json.loads(file.read_text())
     ran = write_data("test.tsv", [HEADER, "0\t1\t(3),emb; (3,32),layer_1; (32),exit_1"])
-    folder = saved(tmp_path / "model")
-    for out in (ran, folder / "config.json", folder / "new.tsv"):
-        found = refusal(offramp("elue", "flops", folder, ran, out=out))
+    for out in (ran, model_folder / "config.json", model_folder / "new.tsv"):
+        found = refusal(offramp("elue", "flops", model_folder, ran, out=out))
         assert "is what the command reads" in found
     assert ran.read_text().startswith(HEADER)
 

@@ -1,4 +1,4 @@
-"""ELUE's score against its formula, and the arithmetic of the published table."""
+"""ELUE's score against its formula."""
 
 from itertools import pairwise
 
@@ -8,16 +8,6 @@ import pytest
 from models.elue.score import curve, elue_score, rank, size_class
 
 REFERENCE = [(100.0, 80.0), (200.0, 86.0), (400.0, 90.0)]
-
-# Liu et al. 2022, table of ElasticBERT-patience; the overall score is printed with two digits.
-PATIENCE = {
-    "SST-2": 0.37,
-    "IMDb": 0.20,
-    "SNLI": 0.02,
-    "SciTail": 0.38,
-    "MRPC": -1.04,
-    "STS-B": -0.45,
-}
 
 
 def by_hand(points: list[tuple[float, float]]) -> float:
@@ -54,10 +44,6 @@ def test_seeds_of_a_reference_count_by_their_mean_at_each_depth() -> None:
     assert [p for _, p in found] == pytest.approx(list(means))
     alone = elue_score([(300.0, 90.0)], [place for seed in seeds for place in seed])
     assert alone.score == pytest.approx(90 - (means[1] + means[2]) / 2)
-
-
-def test_the_published_tasks_have_the_published_overall_score() -> None:
-    assert round(float(np.mean(list(PATIENCE.values()))), 2) == -0.09
 
 
 @pytest.mark.parametrize(

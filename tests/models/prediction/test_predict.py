@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,19 +16,17 @@ from models.prediction import predict as module
 from models.prediction.predictor import Prediction, Predictor
 from models.quality.costs import MFLOPS, flops_by_exit
 from models.quality.recorded import Recorded, recorded
-from models.quality.source import BundleSource, TorchSource
-from serve.bundle.loader import load_bundle
+from models.quality.source import TorchSource
 from serve.rules import EntropyRule, ExitRule, LayerRule, PatienceRule
 from serve.rules.table import table_confidence
 from serve.rules.traits import Task
-from serve.runtime.placement import Placement
 from serve.tokenization.tokenizer import Text
 from tests.models.conftest import offramp, refusal
+from tests.models.quality.conftest import recording_of
 from tests.serve.support.tables import BUCKETS, VOCABULARY, add_table
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.originals.fastbert import FastBert
 from tests.support.originals.pabee import Pabee
-from tests.support.tiny import tiny_model, tiny_tokenizer
 
 Write = Callable[..., Path]
 TEXTS = [" ".join(f"w{(7 * i + k) % 50}" for k in range(1 + 3 * i % 11)) for i in range(30)]
@@ -50,15 +48,6 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def model_folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    tiny_model().save(folder)
-    tiny_tokenizer().save(str(folder / "tokenizer.json"))
-    (folder / "policy.json").write_text('{"profiles": {"quick": {"rule": "layer", "layer": 2}}}')
-    return folder
-
-
 def layers_of(found: Recorded, rule: ExitRule) -> list[int]:
     return [found.traits.exits[index] for index in found.taken(rule).exits]
 
@@ -71,17 +60,20 @@ def deciding(said: Recorded) -> ExitRule:
     return EntropyRule(threshold=float(np.median(said.signals(EntropyRule(threshold=1))[0])))
 
 
+def answers(folder: Path, texts: Path, rule: ExitRule) -> list[dict[str, Any]]:
+    options = {"data": texts, "exit": json_of(rule), "format": "jsonl"}
+    result = offramp("predict", folder, out=texts.with_name("out.jsonl"), **options)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in texts.with_name("out.jsonl").read_text().splitlines()]
+
+
 @pytest.mark.parametrize("task", get_args(Task))
 def test_a_bundle_answers_as_its_recording_says(task: Task, texts: Path, tmp_path: Path) -> None:
-    folder, out = write_task_bundle(tmp_path, Kind(task)), tmp_path / "out.jsonl"
-    source = BundleSource(load_bundle(folder), Placement("cpu", "fp32"))
-    said = recorded(source, [Text(text) for text in TEXTS])
+    folder = write_task_bundle(tmp_path, Kind(task))
+    said = recording_of(folder, TEXTS)
     rule = deciding(said)
-    result = offramp("predict", folder, data=texts, out=out, exit=json_of(rule), format="jsonl")
-    assert result.exit_code == 0, result.output
-    found = [json.loads(line) for line in out.read_text().splitlines()]
+    found, layers = answers(folder, texts, rule), layers_of(said, rule)
     assert [each["index"] for each in found] == list(range(len(TEXTS)))
-    layers = layers_of(said, rule)
     assert [each["exit_layer"] for each in found] == layers
     assert len(set(layers)) > 1, "the rule decides nothing"
     logits = said.taken(rule).logits
@@ -102,16 +94,10 @@ def test_a_table_answers_first_and_what_it_is_not_sure_of_goes_on(
 ) -> None:
     rows = np.random.default_rng(0).normal(0, 2, (VOCABULARY + BUCKETS, 3)).astype(np.float16)
     folder = add_table(write_task_bundle(tmp_path, Kind("single_label")), rows, temperature=3.0)
-    said = recorded(
-        BundleSource(load_bundle(folder), Placement("cpu", "fp32")), [Text(each) for each in TEXTS]
-    )
+    said = recording_of(folder, TEXTS)
     sure = table_confidence("single_label", said.logits[0], 3.0)
     rule = deciding(said.of_exits).model_copy(update={"table": float(np.median(sure))})
-    out = tmp_path / "out.jsonl"
-    result = offramp("predict", folder, data=texts, out=out, exit=json_of(rule), format="jsonl")
-    assert result.exit_code == 0, result.output
-    found = [json.loads(line) for line in out.read_text().splitlines()]
-    taken = said.taken(rule)
+    found, taken = answers(folder, texts, rule), said.taken(rule)
     assert {0, 1, 2} <= set(layers := [said.traits.layers[place] for place in taken.exits])
     assert [each["exit_layer"] for each in found] == layers
     labels = [said.traits.labels[i] for i in taken.logits.argmax(axis=1)]

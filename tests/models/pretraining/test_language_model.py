@@ -1,6 +1,5 @@
 """Every family's word head, held against transformers' own masked language model."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from models.pretraining.language_model import WORD_HEADS, read_language_model
 from models.pretraining.masking import Masking
 from models.pretraining.model import PretrainingModel
 from tests.support.families import CONFIGS, FORMS, VOCABULARY, with_depth
+from tests.support.json_files import rewrite
 
 ALL = CONFIGS | {name: FORMS[name] for name in ("electra as wide as its layers",)}
 MASKING = Masking(mask_id=4, special_ids=(0, 1, 2, 3, 4), num_tokens=VOCABULARY, share=0.3)
@@ -70,8 +70,7 @@ def test_a_bare_encoder_gets_a_new_head_whose_last_matrix_is_its_embeddings(tmp_
 def test_weights_are_not_rounded_to_the_type_that_the_folder_names(tmp_path: Path) -> None:
     AutoModelForMaskedLM.from_config(with_depth(CONFIGS["bert"], 3)).save_pretrained(tmp_path)
     expected = AutoModelForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32).state_dict()
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"dtype": "bfloat16"}))
+    rewrite(tmp_path / "config.json", lambda config: config.update(dtype="bfloat16"))
     for name, found in read_language_model(tmp_path).model.state_dict().items():
         assert torch.equal(found, expected[name]), name
 

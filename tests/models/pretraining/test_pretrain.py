@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer
 from safetensors.torch import load_file
 from transformers import AutoModel, BertConfig, BertModel
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from models.encoders.families import read_encoder
 from models.multi_exit import MultiExitModel
-from models.pretraining.cli import pretrain
 from models.training.training_run import TrainingRun
 from tests.models.conftest import offramp, refusal
 from tests.support.originals.elasticbert import ElasticBert
-from tests.support.originals.system import Row
 from tests.support.wordpiece import save_tokenizer, wordpiece
 
 SUBJECTS = ["cats", "dogs", "birds", "fish"]
@@ -54,8 +51,6 @@ def encoder(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(encoder: Path, write_data: Write, tmp_path: Path) -> Pretrain:
     """Return a function that runs `offramp pretrain` on tiny files; options may be changed."""
-    app = typer.Typer()
-    app.command()(pretrain)
     options: dict[str, object] = {
         "encoder": encoder,
         "text": write_data("text.txt", documents()),
@@ -65,16 +60,7 @@ def run(encoder: Path, write_data: Write, tmp_path: Path) -> Pretrain:
         "batch_size": 8,
         "max_tokens": 32,
     }
-
-    def invoke(*flags: str, **changed: object) -> Result:
-        pairs = [(f"--{n.replace('_', '-')}", v) for n, v in (options | changed).items()]
-        words = [
-            *flags,
-            *(part for name, value in pairs if value is not None for part in (name, value)),
-        ]
-        return CliRunner().invoke(app, [str(word) for word in words])
-
-    return invoke
+    return lambda *flags, **changed: offramp("pretrain", *flags, **(options | changed))
 
 
 def figures(output: str, when: str, name: str) -> list[float]:
@@ -182,30 +168,22 @@ def test_an_encoder_without_a_mask_and_its_own_folder_are_refused(
     assert "has no mask token, such as [MASK]" in refusal(run())
 
 
-def pretrained(folder: Path, **config: object) -> ElasticBert:
+def pretrained(folder: Path, **config: object) -> Path:
     """Write an ElasticBERT as it was published: with poolers, and no classifiers."""
-    system = ElasticBert(**config)
-    for name in [name for name in system.state if name.startswith("classifiers.")]:
-        del system.state[name]
+    system = ElasticBert(**config).without("classifiers.")
     for place, size in (("transform.dense", 32), ("decoder", 60)):
         system.draw.linear(f"cls.predictions.{place}", 32, size)
     system.draw.norm("cls.predictions.transform.LayerNorm", 32)
     system.state["cls.predictions.bias"] = system.state["cls.predictions.decoder.bias"]
     system.draw.linear("cls.seq_relationship", 32, 2)
-    system.save(folder)
-    return system
+    return system.save(folder)
 
 
 @pytest.mark.parametrize("config", [{}, {"model_type": "elasticbert"}])
 def test_the_published_elasticbert_is_trained_and_pretrained(
     config: dict[str, object], run: Pretrain, write_data: Write, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "elastic"
-    system = pretrained(folder, **config)
-    row = Row([2, 7, 9, 3], [0, 0, 0, 0])
-    with torch.no_grad():
-        found = read_encoder(folder, ["no", "yes"])(torch.tensor([row.ids])).last_hidden_state[0]
-    torch.testing.assert_close(found, system.hidden_states(row)[-1], atol=1e-5, rtol=0)
+    folder = pretrained(tmp_path / "elastic", **config)
     lines = [f"w{i % 50} w{i % 7}" for i in range(40)]
     result = run(encoder=folder, text=write_data("w.txt", lines), out=tmp_path / "adapted")
     assert result.exit_code == 0, result.output

@@ -1,6 +1,5 @@
 """`offramp calibrate`: ladders, what is stored with them, and what is left as it was."""
 
-import io
 import json
 import os
 import re
@@ -10,22 +9,17 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import typer
-from rich.console import Console
-from typer.testing import CliRunner, Result
 
 from models.errors import TrainingFailed, UnusableData
 from models.profiles import FROM_REFERENCE, PROFILES
 from models.quality import calibrate as calibrating
-from models.quality import cli, stored
-from models.quality.calibrate import CalibrationJob, calibrate
-from models.quality.recorded import recorded
-from models.quality.source import BundleSource
+from models.quality import stored
 from serve.bundle.calibration import Calibration
-from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle, sha256_of
+from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle
 from serve.bundle.recording import CERTIFYING
 from serve.classifier.score_map import ScoreMap
 from serve.dry_run.answers import AnswerReader
@@ -38,26 +32,25 @@ from serve.policy.profile import Settings
 from serve.policy.resolution import ChosenExit
 from serve.policy.served_ladder import ServedLadder
 from serve.rules import ExitRule
-from serve.rules.replay import Recording
 from serve.rules.traits import Task
 from serve.runtime.placement import place
-from serve.tokenization.tokenizer import Text
-from tests.models.quality.conftest import MakeBundle, MakeData
+from tests.models.conftest import offramp
+from tests.models.quality.conftest import (
+    MakeBundle,
+    MakeData,
+    certified,
+    command,
+    contents,
+    ladder_of,
+    listed,
+    recording_of,
+    run,
+    texts_in,
+    write_texts,
+)
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.live_server import serving_bundles
 from tests.serve.support.task_bundles import LABELS
-
-
-def run(bundle: Path, data: Path, **options: Any) -> tuple[list[Ladder], str]:
-    """Calibrate; return the ladders, and the remarks made."""
-    out = io.StringIO()
-    job = CalibrationJob(bundle, (data,), **options)
-    found = [each.ladder for each in calibrate(job, Console(file=out, width=300))]
-    return found, out.getvalue()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -73,9 +66,9 @@ def test_models_of_every_task_get_a_ladder_that_the_bundle_loads(
     assert (ladder.tolerance is not None) == (task == "regression")
     assert ladder.num_tuning + ladder.num_certifying == ladder.data[0].rows
     assert 3 < ladder.mean_tokens < 13
-    certified = [rung for rung in ladder.rungs if rung.certificate("disagreement")]
-    assert certified, "some rule is certified to differ seldom"
-    assert ladder.mean_layers(certified[-1]) < 4
+    seldom = [rung for rung in ladder.rungs if rung.certificate("disagreement")]
+    assert seldom, "some rule is certified to differ seldom"
+    assert ladder.mean_layers(seldom[-1]) < 4
     losses = {c.loss for rung in ladder.rungs for c in rung.certificates}
     assert losses <= {"disagreement", "metric", "score"}
     assert labelled or "metric" not in losses
@@ -100,7 +93,7 @@ def test_the_bundle_gets_the_profiles_it_lacks_and_a_card(
     assert "(delta 0.05, n " in card
     assert '`{"target":{"max_disagreement":0.01}}`' in card
     assert [bold for bold in re.findall(r"\*\*(.*?)\*\*", card) if bold != "bold"] == [
-        fastest_within(ladder_of(load_bundle(folder)), 0.01)
+        fastest_within(ladder_of(folder), 0.01)
     ]
     own = Policy.model_validate({"default": OWN})
     stored.store_policy(load_bundle(folder), own)
@@ -146,23 +139,19 @@ def fastest_within(ladder: Ladder, most: float) -> str:
     return min(rungs, key=ladder.mean_layers).rule.text()
 
 
-def with_card(folder: Path) -> Path:
-    (folder / "README.md").write_text("# mine\n")
-    listed = {"README.md": sha256_of(folder / "README.md")}
-    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
-    return folder
+def with_card(folder: Path, written: bytes = b"# mine\n") -> Path:
+    (folder / "README.md").write_bytes(written)
+    return listed(folder, "README.md")
 
 
 def test_a_card_in_another_encoding_stays_as_it_is_written(
     make_bundle: MakeBundle, make_data: MakeData
 ) -> None:
-    folder, written = make_bundle(), b"# caf\xe9\n"
-    (folder / "README.md").write_bytes(written)
-    listed = {"README.md": sha256_of(folder / "README.md")}
-    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
+    written = b"# caf\xe9\n"
+    folder = with_card(make_bundle(), written)
     run(folder, make_data())
     assert (folder / "README.md").read_bytes().startswith(written)
-    assert load_bundle(folder).ladder("fp32")
+    assert ladder_of(folder)
 
 
 OWN = {"rule": "entropy", "threshold": 0.3}
@@ -240,21 +229,23 @@ def test_a_ladder_does_not_hold_for_other_weights(
     run(folder, make_data())
     weights = folder / load_bundle(folder).manifest.variants["fp32"].weights
     weights.write_bytes(weights.read_bytes() + b"\0")
-    listed = {"segments/fp32/weights.bin": sha256_of(weights)}
-    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
+    listed(folder, "segments/fp32/weights.bin")
     bundle = load_bundle(folder)
     assert bundle.calibration.ladders
     assert bundle.ladder("fp32") is None
 
 
-def test_each_precision_that_runs_here_is_certified_by_itself(
+def test_each_precision_that_runs_here_is_certified_and_the_one_that_is_served_is_shown(
     bundle_folder: Path, tmp_path: Path, make_data: MakeData
 ) -> None:
     folder = shutil.copytree(bundle_folder, tmp_path / "both")
-    found, _ = run(folder, make_data(num_texts=60))
-    assert [ladder.precision for ladder in found] == ["fp32", "int8"]
+    shown = command(folder, make_data(num_texts=60)).stdout.splitlines()
+    served = place(load_bundle(folder), "auto", "auto").precision
+    assert [line.partition(",")[0] for line in shown if "chose the rules" in line] == [served]
     bundle = load_bundle(folder)
-    assert [bundle.ladder(ladder.precision) for ladder in found] == found
+    found = bundle.calibration.ladders
+    assert [ladder.precision for ladder in found] == ["fp32", "int8"]
+    assert tuple(bundle.ladder(ladder.precision) for ladder in found) == found
     assert found[0].weights != found[1].weights
 
 
@@ -275,8 +266,7 @@ def test_separate_tuning_texts_let_all_others_certify(
     # Ten texts are in both files, and ten are there twice.
     shared = tuning.read_text().splitlines()[:10]
     data.write_text("\n".join([*lines, *shared, *lines[:10]]) + "\n")
-    known = {json.loads(line)["text"] for line in tuning.read_text().splitlines()}
-    others = {json.loads(line)["text"] for line in lines} - known
+    known, others = set(texts_in(tuning)), set(texts_in(data)) - set(texts_in(tuning))
     (ladder,), said = run(make_bundle(), data, tuning=tuning, repeats="once")
     assert (ladder.num_tuning, ladder.num_certifying) == (len(known), len(others))
     assert [file.name.rpartition("/")[2] for file in ladder.data] == ["tuning.jsonl", "data.jsonl"]
@@ -284,38 +274,25 @@ def test_separate_tuning_texts_let_all_others_certify(
     (ladder,), said = run(make_bundle(), data, tuning=tuning)
     assert (ladder.num_tuning, ladder.num_certifying) == (100, 420)
     assert "texts of --tuning are in --data too" in said
-    for options in ({"tuning": data}, {"tuning": copied(data)}):
+    for same in (data, shutil.copyfile(data, data.with_name("copy.jsonl"))):
         with pytest.raises(UnusableData, match="again"):
-            run(make_bundle(), data, **options)
-
-
-def copied(data: Path) -> Path:
-    return shutil.copyfile(data, data.with_name("copy.jsonl"))
-
-
-def write_texts(path: Path, texts: Sequence[str]) -> Path:
-    path.write_text("".join(f"{json.dumps({'text': text})}\n" for text in texts))
-    return path
+            run(make_bundle(), data, tuning=same)
 
 
 def test_the_promise_is_about_the_texts_as_often_as_they_came(
     make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path
 ) -> None:
-    folder, rows = make_bundle(), make_data(num_texts=1000).read_text().splitlines()
-    texts = list(dict.fromkeys(json.loads(row)["text"] for row in rows))
-    bundle = load_bundle(folder)
-    found = recorded(BundleSource(bundle, place(bundle, "cpu", "fp32")), list(map(Text, texts)))
-    message = texts[int(np.flatnonzero(~found.same()[0])[0])]  # the first exit answers otherwise
+    folder, texts = make_bundle(), list(dict.fromkeys(texts_in(make_data(num_texts=1000))))
+    differs = ~recording_of(folder, texts).same()[0]  # the first exit answers otherwise
+    message = texts[int(np.flatnonzero(differs)[0])]
     log = write_texts(tmp_path / "log.jsonl", [*texts, *[message] * (len(texts) // 4)])
     broken = {}
     for repeats in ("count", "once"):
-        (ladder,), _ = run(folder, log, labelled=False, repeats=repeats)
+        ladder = certified(folder, log, repeats=repeats)
         certificates = [c for rung in ladder.rungs for c in rung.certificates]
         assert {c.repeats for c in certificates} == {repeats}
         assert {c.n for c in certificates} == {ladder.num_certifying}
-        both = recorded(
-            BundleSource(load_bundle(folder), place(bundle, "cpu", "fp32")), [Text(message)]
-        )
+        both = recording_of(folder, [message])
         leaving = [r for r in ladder.rungs if r.certificate("disagreement")]
         broken[repeats] = any(not both.agrees(both.taken(rung.rule))[0] for rung in leaving)
     assert broken == {"count": False, "once": True}
@@ -324,25 +301,22 @@ def test_the_promise_is_about_the_texts_as_often_as_they_came(
 def test_what_repeats_is_said_with_what_the_other_reading_would_give(
     make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path
 ) -> None:
-    folder, rows = make_bundle(), make_data(num_texts=600).read_text().splitlines()
-    texts = list(dict.fromkeys(json.loads(row)["text"] for row in rows))
+    folder, texts = make_bundle(), list(dict.fromkeys(texts_in(make_data(num_texts=600))))
     spaced = [f"  {text.replace(' ', '   ')}" for text in texts]  # the same tokens
-    data = write_texts(tmp_path / "twice.jsonl", [*texts, *spaced])
-    assert (
-        "repeat the tokens" not in command(folder, write_texts(data, texts), "--unlabelled").stdout
-    )
-    once = ladder_of(load_bundle(folder))
+    data = write_texts(tmp_path / "twice.jsonl", texts)
+    assert "repeat the tokens" not in command(folder, data, "--unlabelled").stdout
+    once = ladder_of(folder)
     write_texts(data, [*texts, *spaced])
     said = command(folder, data, "--unlabelled")
     assert "of those that certify repeat the tokens of others, and each counts" in said.stdout
-    twice = ladder_of(load_bundle(folder))
+    twice = ladder_of(folder)
     assert twice.num_certifying > 1.8 * once.num_certifying
     card = with_card(folder)
     flag = f"--flag={LABELS['single_label'][0]}=0.5"
     said = command(folder, data, "--unlabelled", flag)
     assert "1 % missed and 1 % false alarms takes" in said.stdout
     command(folder, data, "--unlabelled", "--repeats", "once", flag)
-    again = ladder_of(load_bundle(folder))
+    again = ladder_of(folder)
     assert (again.num_tuning, again.num_certifying) == (once.num_tuning, once.num_certifying)
     certificates = [
         c for rung in [*again.rungs, *again.decisions[0].rungs] for c in rung.certificates
@@ -388,22 +362,12 @@ def test_what_cannot_be_certified_is_refused_and_changes_nothing(
     assert contents(folder) == before
 
 
-def command(bundle: Path, data: Path, *options: object) -> Result:
-    app = typer.Typer()
-    app.command()(cli.calibrate)
-    words = [bundle, "--data", data, *options]
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
 def test_an_interrupt_while_texts_run_changes_nothing_and_says_what_is_certified(
     make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*arguments: Any) -> None:
-        raise KeyboardInterrupt
-
     folder = make_bundle()
     before = contents(folder)
-    monkeypatch.setattr(calibrating, "recorded", interrupted)
+    monkeypatch.setattr(calibrating, "recorded", Mock(side_effect=KeyboardInterrupt))
     result = command(folder, make_data())
     assert result.exit_code != 0
     assert "stopped: certified so far: nothing" in result.stderr
@@ -413,11 +377,9 @@ def test_an_interrupt_while_texts_run_changes_nothing_and_says_what_is_certified
 def test_a_bundle_that_cannot_be_written_is_refused_before_texts_run(
     make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(**_: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
     folder, data = make_bundle(), make_data()
-    monkeypatch.setattr("models.staging.tempfile.TemporaryFile", refuse)
+    refused = Mock(side_effect=PermissionError(13, "Permission denied"))
+    monkeypatch.setattr("models.staging.tempfile.TemporaryFile", refused)
     with pytest.raises(TrainingFailed, match="cannot be written"):
         run(folder, data)
 
@@ -433,7 +395,7 @@ def test_an_interrupt_while_files_are_replaced_waits_until_they_fit_together(
     )
     with pytest.raises(KeyboardInterrupt):
         run(folder, make_data())
-    assert load_bundle(folder).ladder("fp32")
+    assert ladder_of(folder)
     assert not list(folder.glob(".*"))
 
 
@@ -495,8 +457,7 @@ def test_one_screen_names_texts_bounds_rules_and_what_is_lacking(
     folder, data = make_bundle(), make_data(num_texts=600)
     result = command(folder, data, "--unlabelled", "--delta", "0.1")
     assert result.exit_code == 0, result.output
-    ladder = load_bundle(folder).ladder("fp32")
-    assert ladder
+    ladder = ladder_of(folder)
     assert (
         f"fp32, exits 1, 2, 4: {ladder.num_tuning} texts chose the rules, "
         f"{ladder.num_certifying} others certify (delta 0.1)"
@@ -523,20 +484,7 @@ def test_the_next_command_asks_a_reference_for_what_can_be_had(
     assert "none: too few texts" in said
     assert "too often" not in said, "full depth never differs from its copy"
     words = shlex.split(said.rpartition("offramp recommend ")[2].partition("`")[0])
-    app = typer.Typer()
-    app.command()(cli.recommend)
-    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
-
-
-def test_the_one_table_is_of_the_precision_that_is_served(
-    bundle_folder: Path, tmp_path: Path, make_data: MakeData
-) -> None:
-    folder = shutil.copytree(bundle_folder, tmp_path / "both")
-    data, served = make_data(num_texts=60), place(load_bundle(folder), "auto", "auto").precision
-    result = command(folder, data)
-    assert [line for line in result.stdout.splitlines() if "chose the rules" in line] == [
-        line for line in result.stdout.splitlines() if line.startswith(f"{served}, exits")
-    ]
+    assert offramp("recommend", *words).exit_code == 0
 
 
 def test_options_say_which_columns_exits_and_precisions(
@@ -561,8 +509,10 @@ def test_options_say_which_columns_exits_and_precisions(
 class OnCertifying:
     """Rules tried on the texts that certify a bundle, as a dry run does."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        self.ladder, recording = ladder_of(bundle), recording_of(bundle)
+    def __init__(self, folder: Path) -> None:
+        bundle, self.ladder = load_bundle(folder), ladder_of(folder)
+        recording = bundle.certifying("fp32")
+        assert recording is not None
         times = list(map(float, self.ladder.exits))
         self._served = ServedLadder(
             recording.traits, recording.temperatures, lambda rule: times, self.ladder
@@ -574,18 +524,6 @@ class OnCertifying:
     def totals(self, rule: ExitRule, flag: dict[str, float] | None = None) -> Totals:
         chosen = ChosenExit(self._served.compile(rule), settings=Settings(flag=flag))
         return self._trial.totals(chosen)
-
-
-def ladder_of(bundle: Bundle) -> Ladder:
-    ladder = bundle.ladder("fp32")
-    assert ladder is not None
-    return ladder
-
-
-def recording_of(bundle: Bundle) -> Recording:
-    recording = bundle.certifying("fp32")
-    assert recording is not None
-    return recording
 
 
 @pytest.mark.parametrize(
@@ -602,7 +540,7 @@ def test_rungs_tried_on_the_certifying_texts_have_the_figures_of_their_certifica
 ) -> None:
     folder, flag = make_bundle(task, learned=learned), {label: 0.6} if label else None
     run(folder, make_data(task), flag=flag)
-    tried = OnCertifying(load_bundle(folder))
+    tried = OnCertifying(folder)
     decisions = tried.ladder.decisions[0] if flag else None
     of_flag = [(rung, flag) for rung in (decisions.rungs if decisions else ())]
     for rung, flagged in [*((rung, None) for rung in tried.ladder.rungs), *of_flag]:

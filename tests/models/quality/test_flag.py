@@ -1,28 +1,22 @@
 """Decisions: each side certified by itself, and what that says of a rule of both."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
 from models.errors import TrainingFailed, UnusableData
-from models.quality import cli
 from models.quality import flag as flags
 from models.quality.flag import FlaggedTexts, Side, certify_flag
 from models.quality.recorded import Recorded
-from serve.bundle.loader import load_bundle
 from serve.errors import InvalidRule
-from serve.policy.ladder import Ladder
 from serve.rules import DecisionRule
 from serve.rules.traits import Task, Traits
-from tests.models.quality.conftest import MakeBundle, MakeData
-from tests.models.quality.test_calibrate import run
+from tests.models.conftest import offramp
+from tests.models.quality.conftest import MakeBundle, MakeData, command, ladder_of, run
 from tests.serve.support.task_bundles import LABELS
 
 EXITS, NUM_TOKENS = (1, 2, 3, 4), 5
@@ -146,23 +140,16 @@ def test_a_bundle_gets_what_is_certified_of_each_flag(
     (ladder,), _ = run(folder, data, flag=flag)
     decided = ladder.decided(flag)
     assert decided
-    assert load_bundle(folder).ladder("fp32") == ladder
+    assert ladder_of(folder) == ladder
     other = {next(iter(flag)): 0.5}
     run(folder, data, flag=other)
-    both = load_bundle(folder).ladder("fp32")
-    assert both
+    both = ladder_of(folder)
     assert [each.flag for each in both.decisions] == [flag, other]
     run(folder, data)
-    assert stored(folder).decisions == both.decisions
+    assert ladder_of(folder).decisions == both.decisions
     # By other texts, what was certified before says nothing of the ladder as it is now.
     run(folder, make_data(task, 380, "other"), flag=other)
-    assert [each.flag for each in stored(folder).decisions] == [other]
-
-
-def stored(folder: Path) -> Ladder:
-    ladder = load_bundle(folder).ladder("fp32")
-    assert ladder
-    return ladder
+    assert [each.flag for each in ladder_of(folder).decisions] == [other]
 
 
 def test_a_flag_that_cannot_be_certified_is_refused_before_texts_run(
@@ -177,23 +164,17 @@ def test_a_flag_that_cannot_be_certified_is_refused_before_texts_run(
         run(make_bundle(), make_data(), flag={label: 0.0})
 
 
-def call(command: Any, *words: object) -> Result:
-    app = typer.Typer()
-    app.command()(command)
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "250"})
-
-
 def test_the_commands_show_what_each_side_costs_and_how_many_texts_are_lacking(
     make_bundle: MakeBundle, make_data: MakeData
 ) -> None:
     folder, label, bound = make_bundle(), LABELS["single_label"][0], 0.8
     flag = ["--flag", f"{label}={bound}"]
-    result = call(cli.recommend, folder, *flag)
+    result = offramp("recommend", folder, *flag)
     assert isinstance(result.exception, UnusableData)
     assert f"offramp calibrate {folder} --data FILE --flag '{label}=0.8'" in str(result.exception)
-    result = call(cli.calibrate, folder, "--data", make_data(), *flag)
+    result = command(folder, make_data(), *flag)
     assert result.exit_code == 0, result.output
-    decided = stored(folder).decided({label: bound})
+    decided = ladder_of(folder).decided({label: bound})
     assert decided
     n = decided.num_flagged
     assert f"flag {label} from 0.8 on: mean layers by how many of the {n} texts" in result.stdout
@@ -201,8 +182,8 @@ def test_the_commands_show_what_each_side_costs_and_how_many_texts_are_lacking(
         f"missed early, at most 0.1 %: too few texts that full depth flags: {n} certify, "
         f"{2995 - n} more are needed if none is lost; about "
     ) in result.stdout
-    assert "not early" in call(cli.recommend, folder, *flag).stdout
-    asked = call(cli.recommend, folder, *flag, "--max-missed", "0.1%", "--max-false-alarms", "10%")
+    assert "not early" in offramp("recommend", folder, *flag).stdout
+    asked = offramp("recommend", folder, *flag, "--max-missed", "0.1%", "--max-false-alarms", "10%")
     assert asked.exit_code == 0, asked.output
     assert "flagged at full depth, missed early  nothing" in asked.stdout
     assert "flagged early, not at full depth" in asked.stdout
@@ -225,6 +206,6 @@ def test_the_commands_show_what_each_side_costs_and_how_many_texts_are_lacking(
 def test_options_that_make_no_sense_are_refused(
     make_bundle: MakeBundle, options: tuple[str, ...], said: str
 ) -> None:
-    result = call(cli.recommend, make_bundle(), *options)
+    result = offramp("recommend", make_bundle(), *options)
     assert isinstance(result.exception, TrainingFailed)
     assert said in str(result.exception)

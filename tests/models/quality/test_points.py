@@ -99,10 +99,6 @@ def test_with_two_labels_confidence_and_margin_would_draw_the_entropys_curve_aga
     assert not {"confidence", "margin"} & rule_families(two).keys()
 
 
-def test_a_single_exit_has_no_families() -> None:
-    assert rule_families(margins([[1.0], [2.0]], [0, 1])) == {}
-
-
 def test_thresholds_are_not_rounded_so_that_the_rows_leave_that_were_meant_to() -> None:
     seen = noisy("single_label")
     for rule in rule_families(seen)["entropy"]:
@@ -147,12 +143,6 @@ def test_points_may_come_in_any_order_and_cover_a_part_of_the_depths() -> None:
     assert found.depths == (3, 6)
     # On the line from 3 to 4 it loses up to 1/30 at 4, where the static line bends.
     assert found.mean == pytest.approx(-(0.8 - 0.7 - 0.2 / 3) / 2, abs=1e-4)
-
-
-def test_the_same_curve_gains_nothing_and_is_said_not_to() -> None:
-    found = gain(STOPPING, STOPPING)
-    assert found.mean == 0
-    assert not found.shown
 
 
 def test_samples_draw_the_same_rows_for_every_point() -> None:

@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
 from models.errors import TrainingFailed
-from models.quality import cli
 from serve.bundle.loader import CALIBRATION, Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from serve.errors import TargetOutOfReach
 from serve.policy.served_ladder import ServedLadder
 from serve.rules import CompiledRule
 from serve.rules.traits import Task
-from tests.models.quality.conftest import MakeBundle, MakeData
-from tests.models.quality.test_calibrate import run
+from tests.models.conftest import offramp
+from tests.models.quality.conftest import MakeBundle, MakeData, run
 from tests.serve.support.bundles import Document, rewrite_manifest
 from tests.serve.support.ladders import ladder, without_labels
 
@@ -50,22 +47,16 @@ def rewrite_ladder(folder: Path, change: Callable[[Document], Any]) -> None:
     rewrite_manifest(folder, calibration=calibration)
 
 
-def recommend(bundle: Path, *options: str) -> Result:
-    app = typer.Typer()
-    app.command()(cli.recommend)
-    return CliRunner().invoke(app, [str(bundle), *options], env={"COLUMNS": "250"})
-
-
 def said(bundle: Path, *options: str) -> dict[str, str]:
     """Return the sentences by their headings."""
-    result = recommend(bundle, *options)
+    result = offramp("recommend", bundle, *options)
     assert result.exit_code == 0, result.output
     pairs = (line.split("  ", 1) for line in result.output.splitlines())
     return {heading: sentence.strip() for heading, sentence in pairs}
 
 
 def refusal(bundle: Path, *options: str) -> BaseException:
-    result = recommend(bundle, *options)
+    result = offramp("recommend", bundle, *options)
     assert result.exception is not None
     return result.exception
 
@@ -214,7 +205,6 @@ def test_a_reference_is_named_with_what_full_depth_and_the_rule_differ_from_it(
     )
     other = tmp_path / "answers.jsonl"
     other.write_text('{"text": "the", "label": "neutral"}')
-    result = recommend(folder, "--max-disagreement", "5%", "--reference", str(other))
-    message = str(result.exception)
+    message = str(refusal(folder, "--max-disagreement", "5%", "--reference", str(other)))
     assert f"is not certified from {other.name}, but from {ladder.reference.name}" in message
     assert f"calibrate {folder} --data FILE --reference {other}" in message

@@ -191,19 +191,6 @@ def test_every_task_but_a_regression_has_answers(task: Task) -> None:
         assert not recorded.same().all()
 
 
-def test_values_agree_within_a_tolerance() -> None:
-    values = said([[[1.0], [np.nan]], [[1.2], [1.0]]], Traits((1, 2), ("v",), "regression"))
-    assert values.same(0.25).tolist() == [[True, False], [True, True]]
-    assert values.same(0.1).tolist() == [[False, False], [True, True]]
-
-
-def test_a_head_that_gives_nan_answers_nothing() -> None:
-    nothing = margins([[np.nan, 9]], [1])
-    assert nothing.right is not None
-    assert nothing.right.tolist() == [[False], [True]]
-    assert nothing.same().tolist() == [[False], [True]]
-
-
 @pytest.mark.parametrize("task", ["single_label", "token"])
 def test_some_of_the_rows_say_what_they_say_among_all(task: Task) -> None:
     rows, whole = np.array([7, 3, 3]), noisy(task)

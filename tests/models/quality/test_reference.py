@@ -10,29 +10,29 @@ from rich.console import Console
 
 from models.data.label_ids import label_order
 from models.errors import UnusableData
-from models.quality import cli
 from models.quality.calibrate import CalibrationJob, calibrate
 from models.quality.certify import REFERENCE_EPSILONS
-from models.quality.recorded import recorded
-from models.quality.source import BundleSource
-from serve.bundle.loader import load_bundle
-from serve.policy.ladder import OF_REFERENCE, Ladder, Rung
+from serve.policy.ladder import OF_REFERENCE, Rung
 from serve.rules.signals import decisions, probabilities
 from serve.rules.traits import Task
-from serve.runtime.placement import place
-from serve.tokenization.tokenizer import Text
-from tests.models.quality.conftest import MakeBundle, MakeData
-from tests.models.quality.test_calibrate import command, run
-from tests.models.quality.test_flag import call
+from tests.models.conftest import offramp
+from tests.models.quality.conftest import (
+    MakeBundle,
+    MakeData,
+    command,
+    ladder_of,
+    recording_of,
+    run,
+    texts_in,
+)
 from tests.serve.support.task_bundles import LABELS
 
 
 def answers(folder: Path, data: Path, every: int, scored: bool = False) -> Path:
     """Write what the bundle says of the data at full depth; every so many labels are another."""
-    bundle = load_bundle(folder)
-    texts = list(dict.fromkeys(json.loads(line)["text"] for line in data.read_text().splitlines()))
-    logits = recorded(BundleSource(bundle, place(bundle, "cpu", "fp32")), [Text(t) for t in texts])
-    found, labels = logits.logits[-1], bundle.manifest.labels
+    texts = list(dict.fromkeys(texts_in(data)))
+    recording = recording_of(folder, texts)
+    found, labels = recording.logits[-1], recording.traits.labels
     found[::every] = np.roll(found[::every], 1, axis=1)
     names = [labels[i] for i in decisions("single_label", found)]
     rows = [
@@ -75,7 +75,7 @@ def test_a_bundle_as_its_own_reference_differs_as_from_full_depth(
         scores, mapped = rung.certificate("reference_score"), rung.certificate("score")
         assert (scores is None) or task != "regression"
         assert not scores or not mapped or scores.observed == mapped.observed
-    assert load_bundle(folder).ladder("fp32") == ladder
+    assert ladder_of(folder) == ladder
 
 
 @pytest.mark.parametrize("scored", [True, False])
@@ -117,8 +117,7 @@ def test_the_screen_says_up_to_which_bound_not_even_full_depth_is_certified(
     assert "texts with several answers, of which the first counts: 1" in result.stderr
     table = result.stdout.split("other answer than answers.jsonl's")[1].splitlines()
     refused, *others = [line.split() for line in table if line.split()[1:2] == ["%"]]
-    ladder = load_bundle(folder).ladder("fp32")
-    never = ladder.rungs[0].certificate("reference") if ladder else None
+    never = ladder_of(folder).rungs[0].certificate("reference")
     assert never
     assert refused[2] == "none:"
     place = REFERENCE_EPSILONS.index(never.epsilon)
@@ -126,8 +125,8 @@ def test_the_screen_says_up_to_which_bound_not_even_full_depth_is_certified(
     assert float(others[0][0]) == pytest.approx(100 * never.epsilon)
     assert refused[-2] == f"{100 * never.observed:.2f}"
     for line in others:  # each can be asked for, and becomes just this rule
-        found = call(
-            cli.recommend, folder, "--max-disagreement", f"{line[0]}%", "--reference", reference
+        found = offramp(
+            "recommend", folder, "--max-disagreement", f"{line[0]}%", "--reference", reference
         )
         assert " ".join(line[2:-3]) in found.stdout
 
@@ -154,10 +153,9 @@ def test_the_same_texts_again_keep_what_is_known_of_the_reference(
     folder, data = make_bundle(), make_data()
     (before,), _ = run(folder, data, reference=folder)
     run(folder, data)
-    assert load_bundle(folder).ladder("fp32") == before
+    assert ladder_of(folder) == before
     run(folder, make_data(name="others"))
-    other = load_bundle(folder).ladder("fp32")
-    assert isinstance(other, Ladder)
+    other = ladder_of(folder)
     assert other.reference is None
     assert not any(set(losses(rung)) & set(OF_REFERENCE) for rung in other.rungs)
 

@@ -24,13 +24,12 @@ from models.quality.report.exits import overthinking
 from models.quality.report.rules import terms
 from models.quality.report.wording import better_than_full, gain_sentence, headline
 from models.quality.rule_families import rule_families
-from models.quality.scores import exit_figures
 from models.quality.style import COLOURS
 from serve.classifier.exit_costs import ExitCosts
 from serve.policy.document import Policy
 from serve.policy.target import Target, TargetChoice
 from serve.rules import EntropyRule, NeverRule
-from serve.rules.traits import Task, Traits
+from serve.rules.traits import Traits
 from tests.support.recordings import analysed, margins, noisy, said
 
 PAGE = [
@@ -181,14 +180,6 @@ def test_the_temperature_changes_the_second_error_only() -> None:
     for one, other in zip(reliability(plain), reliability(hot), strict=True):
         assert one.bins.ece == other.bins.ece
         assert one.scaled_ece == one.bins.ece != other.scaled_ece
-
-
-@pytest.mark.parametrize("task", ["single_label", "multi_label"])
-def test_right_answers_are_counted_as_the_accuracy_counts_them(task: Task) -> None:
-    recorded = noisy(task)
-    assert recorded.right is not None
-    shares = recorded.right.mean(axis=1).tolist()
-    assert shares == pytest.approx([each.accuracy for each in exit_figures(recorded)])
 
 
 EASY, HARD = [9.0, 9.0, 9.0], [-0.1, -0.1, 9.0]

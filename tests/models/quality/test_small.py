@@ -4,10 +4,10 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from export.errors import ExportFailed
 from export.ladders import check_kept
@@ -15,42 +15,32 @@ from models.cascade.add import add_small
 from models.errors import TrainingFailed
 from models.prediction.opening import open_model
 from models.prediction.predictor import Predictor
-from models.quality.calibrate import CalibrationJob, calibrate
 from models.quality.load import under_load
 from models.quality.losses import losses_of
 from models.quality.paths import Tried, find_path
-from models.quality.recorded import recorded
-from models.quality.source import BundleSource
 from serve.bundle.loader import load_bundle
 from serve.classifier.small_exits import SmallRow
 from serve.engine.core import EngineCore
-from serve.policy.ladder import Ladder
 from serve.rules import ConfidenceRule, NeverRule
 from serve.rules.small import SmallRule
 from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text
 from tests.models.conftest import offramp
-from tests.models.quality.conftest import MakeBundle, MakeData
-from tests.models.quality.test_calibrate import command
+from tests.models.quality.conftest import (
+    MakeBundle,
+    MakeData,
+    certified,
+    command,
+    contents,
+    ladder_of,
+    recording_of,
+    texts_in,
+)
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.small_models import MOST_TOKENS, NUM_SMALL_EXITS, write_small
 from tests.support.tiny import WORDS
 
-QUIET = Console(quiet=True)
 RULE = ConfidenceRule(threshold=0.9, small=SmallRule(threshold=0.7))
-
-
-def texts_in(path: Path) -> list[str]:
-    return [json.loads(line)["text"] for line in path.read_text().splitlines()]
-
-
-def certified(folder: Path, data: Path) -> Ladder:
-    (found,) = calibrate(CalibrationJob(folder, (data,), labelled=False), QUIET)
-    return found.ladder
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.fixture
@@ -81,11 +71,10 @@ def test_what_is_recorded_is_what_predict_says(
     large: Path, small: Path, make_data: MakeData
 ) -> None:
     add_small(large, small)
-    texts = [Text(text) for text in (*texts_in(make_data(num_texts=80)), " ".join(WORDS[:20]))]
-    bundle = load_bundle(large)
-    recording = recorded(BundleSource(bundle, place(bundle, "cpu", "fp32")), texts)
+    texts = [*texts_in(make_data(num_texts=80)), " ".join(WORDS[:20])]
+    recording = recording_of(large, texts)
     taken, before = recording.taken(RULE), recording.traits.num_before
-    predicted = Predictor(open_model(large, RULE)).predict(texts)
+    predicted = Predictor(open_model(large, RULE)).predict(list(map(Text, texts)))
     layers = np.array(recording.traits.layers)[taken.exits]
     assert [each.exit_layer for each in predicted] == layers.tolist()
     costs = np.array(recording.traits.layers_taken(RULE))[taken.exits]
@@ -103,12 +92,10 @@ def test_what_is_recorded_is_what_predict_says(
 def test_a_twin_in_front_lets_texts_leave_there_by_a_certified_rule(
     large: Path, twin: Path, make_data: MakeData
 ) -> None:
-    rewrite_manifest(twin, lambda manifest: manifest.update(labels=manifest["labels"]))
     data = make_data(num_texts=900)
     before = certified(large, data)
     add_small(large, twin)
-    kept = load_bundle(large).ladder("fp32")
-    assert kept
+    kept = ladder_of(large)
     assert [rung.rule for rung in kept.rungs] == [rung.rule for rung in before.rungs]
     manifest = load_bundle(large).manifest
     assert manifest.small
@@ -129,11 +116,8 @@ def test_along_a_path_of_pairs_no_text_leaves_later(
     large: Path, twin: Path, make_data: MakeData
 ) -> None:
     add_small(large, twin)
-    facts = {**json.loads((large / "manifest.json").read_bytes())["small"], "layer_cost": 0.05}
-    rewrite_manifest(large, lambda document: document.update(small=facts))
-    bundle = load_bundle(large)
-    texts = [Text(text) for text in texts_in(make_data(num_texts=600))]
-    found = recorded(BundleSource(bundle, place(bundle, "cpu", "fp32")), texts)
+    rewrite_manifest(large, lambda document: document["small"].update(layer_cost=0.05))
+    found = recording_of(large, texts_in(make_data(num_texts=600)))
     path = find_path(found, None, 900, 0.05)
     assert any(rule.small is not None for rule in path.rules)
     exits = Tried.of(path, found, losses_of(found, None)).exits
@@ -160,11 +144,11 @@ def test_a_calibration_that_is_refused_leaves_the_bundle_as_it_was(
     if older:
         add_small(large, twin)
         certified(large, make_data(num_texts=600))
-    before = files_of(large)
+    before = contents(large)
     few = make_data(num_texts=1, name="few")
     result = command(large, few, "--small", small)
     assert result.exit_code == 1, result.output
-    assert files_of(large) == before
+    assert contents(large) == before
 
 
 def test_an_interrupted_one_leaves_it_too_and_a_whole_one_no_older_small_model(
@@ -175,15 +159,13 @@ def test_an_interrupted_one_leaves_it_too_and_a_whole_one_no_older_small_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     add_small(large, twin)
-    before, data = files_of(large), make_data(num_texts=600)
-
-    def interrupted(*args: Any) -> None:
-        raise KeyboardInterrupt
+    before, data = contents(large), make_data(num_texts=600)
 
     with monkeypatch.context() as patch:
-        patch.setattr("models.quality.calibrate.sample_texts", interrupted)
+        stopped = Mock(side_effect=KeyboardInterrupt)
+        patch.setattr("models.quality.calibrate.sample_texts", stopped)
         assert command(large, data, "--small", small).exit_code != 0
-    assert files_of(large) == before
+    assert contents(large) == before
     result = command(large, data, "--small", small)
     assert result.exit_code == 0, result.output
     bundle = load_bundle(large)
@@ -195,13 +177,13 @@ def test_an_interrupted_one_leaves_it_too_and_a_whole_one_no_older_small_model(
 def test_one_that_does_not_fit_is_refused_and_nothing_is_written(
     large: Path, small: Path, make_bundle: MakeBundle
 ) -> None:
-    before = files_of(large)
+    before = contents(large)
     rewrite_manifest(small, lambda manifest: manifest.update(labels=["bad", "fine", "good"]))
     with pytest.raises(TrainingFailed, match="its labels are bad, fine, good"):
         add_small(large, small)
     with pytest.raises(TrainingFailed, match="its task is multi_label"):
         add_small(large, make_bundle("multi_label"))
-    assert files_of(large) == before
+    assert contents(large) == before
 
 
 def test_a_model_with_a_single_exit_may_have_one(
@@ -261,7 +243,7 @@ def test_a_report_has_the_small_models_exits_as_layer_0(
     (model,) = json.loads((out / "report.json").read_text())["models"]
     cost = load_bundle(large).manifest.small
     assert cost
-    exits = model["exits"]["figures"] if "figures" in model["exits"] else model["exits"]
+    exits = model["exits"]
     assert [each["layer"] for each in exits] == [0, 0, 0, 1, 2, 4]
     taken = [each["costs"]["layers"] for each in exits]
     own = [layer * cost.layer_cost for layer in cost.exits]

@@ -8,29 +8,26 @@ import pytest
 from rich.console import Console
 
 from models.errors import TrainingFailed, UnusableData
-from models.quality.calibrate import CalibrationJob, calibrate
 from models.quality.load import under_load
 from models.quality.losses import losses_of
 from models.quality.paths import Tried, find_path
-from models.quality.recorded import recorded
-from models.quality.source import BundleSource
 from models.table.add import add_table
 from serve.bundle.loader import load_bundle
-from serve.policy.ladder import Ladder
 from serve.rules import NeverRule
 from serve.rules.traits import Task
 from serve.runtime.placement import place
 from serve.tokenization.tokenizer import Text
 from tests.models.conftest import offramp
-from tests.models.quality.conftest import MakeBundle, MakeData
+from tests.models.quality.conftest import (
+    MakeBundle,
+    MakeData,
+    certified,
+    ladder_of,
+    recording_of,
+    texts_in,
+)
 
 QUIET = Console(quiet=True)
-
-
-def certified(folder: Path, data: Path, **options: object) -> Ladder:
-    job = CalibrationJob(folder, (data,), labelled=False, **options)  # type: ignore[arg-type]
-    (found,) = calibrate(job, QUIET)
-    return found.ladder
 
 
 @pytest.fixture
@@ -82,10 +79,7 @@ def test_a_taught_table_lets_texts_leave_before_the_first_layer_by_a_certified_r
 def test_along_a_path_with_a_table_no_text_leaves_later(
     with_table: MakeBundle, make_texts: MakeData
 ) -> None:
-    bundle = load_bundle(with_table())
-    lines = make_texts("tuning", 300).read_text().splitlines()
-    texts = [Text(json.loads(line)["text"]) for line in lines]
-    found = recorded(BundleSource(bundle, place(bundle, "cpu", "fp32")), texts)
+    found = recording_of(with_table(), texts_in(make_texts("tuning", 300)))
     path = find_path(found, None, 600, 0.05)
     assert any(rule.table is not None for rule in path.rules)
     assert (np.diff(Tried.of(path, found, losses_of(found, None)).exits, axis=0) <= 0).all()
@@ -105,8 +99,7 @@ def test_a_new_table_ends_what_was_certified_with_the_older_one_alone(
     folder, data = make_bundle(), make_texts("traffic")
     before = certified(folder, data)
     add_table(folder, [make_texts("teaching", 500)], QUIET)
-    kept = load_bundle(folder).ladder("fp32")
-    assert kept
+    kept = ladder_of(folder)
     assert [rung.rule for rung in kept.rungs] == [rung.rule for rung in before.rungs]
     certified(folder, data)
     add_table(folder, [make_texts("other teaching", 600)], QUIET)
@@ -155,6 +148,6 @@ def test_a_report_has_the_table_as_layer_0(
     result = offramp("evaluate", folder, data=make_data(name="measured"), out=out)
     assert result.exit_code == 0, result.output
     (model,) = json.loads((out / "report.json").read_text())["models"]
-    table, *exits = model["exits"]["figures"] if "figures" in model["exits"] else model["exits"]
+    table, *exits = model["exits"]
     assert (table["layer"], table["costs"]["layers"]) == (0, 0)
     assert [each["layer"] for each in exits] == [1, 2, 4]

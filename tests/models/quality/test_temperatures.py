@@ -6,12 +6,7 @@ import pytest
 from models.quality.losses import losses_of
 from models.quality.paths import RulePath, Tried
 from models.quality.recorded import Recorded, score_gaps
-from models.quality.temperatures import (
-    BOUNDS,
-    FEWEST,
-    fit_score_temperatures,
-    fit_temperatures,
-)
+from models.quality.temperatures import BOUNDS, FEWEST, fit_score_temperatures, fit_temperatures
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import SCORE_TOLERANCE
 from serve.rules import ConfidenceRule, LayerRule, NeverRule

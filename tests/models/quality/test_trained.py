@@ -13,23 +13,14 @@ from models.quality.trained import TRAINED, write_trained
 from serve.bundle.calibration import Calibration, ExitFigures, VariantCalibration
 from serve.bundle.loader import CALIBRATION, load_bundle, sha256_of
 from serve.tokenization.tokenizer import Text
-from tests.models.quality.conftest import MakeBundle, MakeData
-from tests.models.quality.test_calibrate import run, write_texts
-from tests.serve.support.bundles import rewrite_manifest
-
-
-def trained_on(folder: Path, name: str) -> Path:
-    """List a file of the training in the manifest."""
-    listed = {name: sha256_of(folder / name)}
-    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
-    return folder
+from tests.models.quality.conftest import MakeBundle, MakeData, listed, run, write_texts
 
 
 def with_card(folder: Path, data: Path) -> Path:
     """Say in a bundle's card that this file trained the model."""
     said = f"over 400 rows of `a/train.tsv` (sha256 `{sha256_of(data)[:12]}...`)"
     (folder / "MODEL.md").write_text(replace_between("# Mine", TRAINING, said))
-    return trained_on(folder, "MODEL.md")
+    return listed(folder, "MODEL.md")
 
 
 @pytest.mark.parametrize("as_tuning", [False, True])
@@ -66,7 +57,7 @@ def test_more_than_one_percent_of_texts_of_the_training_are_refused(
     trained = [Text(f" {text}  ") for text in certifying[:num_seen]]
     others = [Text("w1 w2 w3 w4 w5 w6 w7 w8 w9 w10 w11 w12 w13")]
     write_trained(folder, read_tokens(bundle, [*trained, *trained, *others]), 64)
-    trained_on(folder, TRAINED)
+    listed(folder, TRAINED)
     write_texts(data, [*certifying, *certifying[:1] * 50])
     if not taken:
         with pytest.raises(UnusableData, match=f"of 300 different texts that certify {num_seen}"):
@@ -101,7 +92,7 @@ def test_the_file_that_measured_the_model_in_training_is_named(
     figures = VariantCalibration(data=data_of(data, 1), exits=(ExitFigures(layer=4, accuracy=1),))
     calibration = Calibration(variants={"fp32": figures})
     (folder / CALIBRATION).write_text(calibration.model_dump_json())
-    trained_on(folder, CALIBRATION)
+    listed(folder, CALIBRATION)
     assert bundle.calibration != load_bundle(folder).calibration
     assert "measured the model in training" in run(folder, data)[1]
     assert "measured the model" not in run(folder, make_data(name="others"), tuning=data)[1]

@@ -1,6 +1,7 @@
 """What a run starts from: a classifier's own head is the last exit's, so that it answers alike."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,18 +36,10 @@ def classifier(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def train(classifier: Path, write_data: Write, sentiment_lines: list[str], tmp_path: Path) -> Train:
-    """Return a function that runs `offramp train` on tiny files."""
-    options: dict[str, object] = {
-        "encoder": classifier,
-        "train": write_data("train.tsv", sentiment_lines),
-        "dev": write_data("dev.tsv", sentiment_lines),
-        "out": tmp_path / "out",
-        "epochs": 1,
-        "lr": 1e-2,
-        "max_tokens": 32,
-    }
-    return lambda *flags, **changed: offramp("train", *flags, **(options | changed))
+def train(train: Train, classifier: Path, tmp_path: Path) -> Train:
+    """Return a function that trains a classifier on data whose labels have no names."""
+    (tmp_path / "data" / "labels.json").unlink()
+    return partial(train, encoder=classifier, lr=1e-2)
 
 
 def start(
@@ -213,6 +206,8 @@ def test_a_classifier_that_is_cut_gets_a_new_head(train: Train, tmp_path: Path) 
     assert result.exit_code == 0, result.output
     assert f"note: {ANEW}--layers cuts the encoder" in result.stderr
     assert MultiExitModel.load(tmp_path / "out").exits == (2,)
+    assert train(layers=2, exits="1,2", out=tmp_path / "two").exit_code == 0
+    assert MultiExitModel.load(tmp_path / "two").exits == (1, 2)
     assert "--layers: recipe frozen leaves a classifier" in refusal(
         train(layers=2, recipe="frozen")
     )

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -25,7 +26,7 @@ from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
 from serve.rules.signals import decisions
 from serve.rules.traits import Task
-from tests.models.conftest import WORDS, offramp, refusal, said_of
+from tests.models.conftest import WORDS, refusal, said_of
 from tests.support.wordpiece import wordpiece
 
 Model = Callable[..., MultiExitModel]
@@ -47,25 +48,9 @@ def make_teacher(make_model: Model, tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def train(
-    make_encoder: Callable[[], Path],
-    write_data: Callable[..., Path],
-    sentiment_lines: list[str],
-    make_teacher: Callable[..., Path],
-    tmp_path: Path,
-) -> Train:
+def train(train: Train, make_teacher: Callable[..., Path]) -> Train:
     """Return a function that runs `offramp train` with a teacher."""
-    options: dict[str, object] = {
-        "encoder": make_encoder(),
-        "train": write_data("train.tsv", sentiment_lines, labels=LABELS),
-        "dev": write_data("dev.tsv", sentiment_lines),
-        "out": tmp_path / "out",
-        "teacher": make_teacher(),
-        "epochs": 1,
-        "batch_size": 8,
-        "max_tokens": 32,
-    }
-    return lambda *flags, **changed: offramp("train", *flags, **(options | changed))
+    return partial(train, teacher=make_teacher())
 
 
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name != FROZEN])

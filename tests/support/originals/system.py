@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -146,6 +146,12 @@ class System:
     def norm_embeddings(self, x: Tensor) -> Tensor:
         names = replace(BERT, epsilon=self.epsilon)
         return norm(self.state, f"{self.prefix}.embeddings.LayerNorm", x, names)
+
+    def without(self, *parts: str) -> Self:
+        """Remove all weights whose names contain one of the parts."""
+        for name in [name for name in self.state if any(part in name for part in parts)]:
+            del self.state[name]
+        return self
 
     def save(self, folder: Path) -> Path:
         """Write the folder as the original's script does."""
