@@ -112,16 +112,6 @@ FILES = {
         [Example("She has died.", "She fell.", 1), Example("It is old now.", "It is old.", 0)],
         ("not read: index",),
     ),
-    "GLUE WNLI": File(
-        "train.tsv",
-        ["index\tsentence1\tsentence2\tlabel", "0\tI stuck a pin in it.\tThe pin had a hole.\t1",
-         "1\tI could see it.\tI was low.\t0"],
-        "single_label",
-        ["0", "1"],
-        [Example("I stuck a pin in it.", "The pin had a hole.", 1),
-         Example("I could see it.", "I was low.", 0)],
-        ("not read: index",),
-    ),
     "SNLI": File(
         "snli_1.0_dev.txt",
         [f"gold_label\t{PARSES}\tcaptionID\tpairID\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5",
@@ -154,20 +144,6 @@ FILES = {
         "single_label",
         ["0", "1"],
         [Example('"Bad" is all.<br /><br />It drags', None, 0), Example("It\x85lives", None, 1)],
-    ),
-    "ELUE SNLI and SciTail": File(
-        "train.tsv",
-        ["sentence1\tsentence2\tlabel", "It works.\tIt fails.\t1", "It is on.\tIt runs.\t0"],
-        "single_label",
-        ["0", "1"],
-        [Example("It works.", "It fails.", 1), Example("It is on.", "It runs.", 0)],
-    ),
-    "ELUE STS-B": File(
-        "dev.tsv",
-        ["sentence1\tsentence2\tscore", "It works.\tIt fails.\t1.250", "It is on.\tIt runs.\t4"],
-        "regression",
-        ["score"],
-        [Example("It works.", "It fails.", 1.25), Example("It is on.", "It runs.", 4.0)],
     ),
     "SciTail": File(
         "scitail_1.0_train.tsv",

@@ -4,25 +4,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from models.data.alignment import IGNORED, tag_tokens
 from models.data.batches import collate
 from models.data.encoding import encode
 from models.data.examples import Example, Word
-from tests.models.conftest import VOCABULARY, tiny_tokenizer
+from tests.models.conftest import WORDS
+from tests.support.wordpiece import wordpiece
 
 
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> Path:
     """A tokenizer that knows `film` and `##s`."""
-    from tokenizers import models
-
-    tokenizer = tiny_tokenizer()
-    words = [*VOCABULARY, "##s"]
-    tokenizer.model = models.WordPiece({w: i for i, w in enumerate(words)}, unk_token="[UNK]")
-    path = tmp_path / "tokenizer.json"
-    tokenizer.save(str(path))
-    return path
+    wordpiece([*WORDS, "##s"]).save(str(tmp_path / "tokenizer.json"))
+    return tmp_path / "tokenizer.json"
 
 
 def words_of(text: str, *tags: int) -> tuple[str, list[Word]]:
@@ -54,8 +50,6 @@ def test_the_first_token_of_every_word_has_its_tag(
 
 
 def test_token_may_begin_with_the_space_before_its_word(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
     words = {"Rome": 0, "\u0120sleeps": 1, "\u0120now": 2}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="Rome"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -52,39 +52,6 @@ def test_no_text_of_a_held_out_pair_is_kept() -> None:
     assert kept == [pair for pair in pairs if not unseen & set(pair.split("\t"))]
 
 
-def test_command_splits_pairs(tmp_path: Path) -> None:
-    data = tmp_path / "all.tsv"
-    rows = [f"{n % 2}\tthe first text {n}\tits other text {n}" for n in range(6)]
-    data.write_text("\n".join(["label\tsentence1\tsentence2", *rows]) + "\n")
-    words = [sys.executable, "-m", "models.data.hold_out", data, "--out", tmp_path / "split"]
-    subprocess.run([*words, "--count", "2"], check=True, capture_output=True)
-    _, *held_out = (tmp_path / "split" / "held-out.tsv").read_text().splitlines()
-    _, *train = (tmp_path / "split" / "train.tsv").read_text().splitlines()
-    assert len(held_out) == 2
-    assert sorted([*held_out, *train]) == sorted(rows)
-
-
-@pytest.mark.parametrize("header", [[], ["source\tlabel\tmark\tsentence"], ["", "label\tsentence"]])
-def test_every_row_is_in_one_of_the_files_wherever_the_header_stands(
-    tmp_path: Path, header: list[str]
-) -> None:
-    data = tmp_path / "all.tsv"
-    before = "" if "" in header else "src\t"
-    mark = "" if "" in header else "\t*"
-    rows = [f"{before}{n % 2}{mark}\tsentence {n} is here" for n in range(6)]
-    data.write_text("\n".join([*header, *rows]) + "\n")
-    words = [sys.executable, "-m", "models.data.hold_out", data, "--out", tmp_path / "split"]
-    subprocess.run([*words, "--count", "2"], check=True, capture_output=True)
-    held_out, train = (
-        (tmp_path / "split" / name).read_text().splitlines()
-        for name in ("held-out.tsv", "train.tsv")
-    )
-    names = header[-1:]
-    assert held_out[: len(names)] == train[: len(names)] == names
-    assert len(held_out) == 2 + len(names)
-    assert sorted(held_out[len(names) :] + train[len(names) :]) == sorted(rows)
-
-
 @pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
 def test_rows_that_are_left_out_and_lines_of_a_text_stay_with_none_and_with_theirs(
     tmp_path: Path,
@@ -98,19 +65,57 @@ def test_rows_that_are_left_out_and_lines_of_a_text_stay_with_none_and_with_thei
     assert lines_of_rows(data)[1] == {2: '1\t"a\nb ""c"""', 4: "0\td"}
 
 
+def split_file(tmp_path: Path, lines: list[str], count: int) -> tuple[list[str], list[str]]:
+    """Run the command on a file of these lines; return those held out, and those to train on."""
+    data, out = tmp_path / "all.tsv", tmp_path / "split"
+    data.write_text("\n".join(lines) + "\n")
+    words = [
+        sys.executable,
+        "-m",
+        "models.data.hold_out",
+        data,
+        "--out",
+        out,
+        "--count",
+        f"{count}",
+    ]
+    subprocess.run([*words, "--count", f"{count}"], check=True, capture_output=True)
+    held_out, train = ((out / name).read_text() for name in ("held-out.tsv", "train.tsv"))
+    return held_out.splitlines(), train.splitlines()
+
+
+PAIRS = [f"{n % 2}\tthe first text {n}\tits other text {n}" for n in range(6)]
+COLA = [f"src\t{n % 2}\t*\tsentence {n} is here" for n in range(6)]
+SENTENCES = [f"{n % 2}\tsentence {n} is here" for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows"),
+    [
+        (["label\tsentence1\tsentence2"], PAIRS),
+        ([], COLA),
+        (["source\tlabel\tmark\tsentence"], COLA),
+        (["", "label\tsentence"], SENTENCES),
+    ],
+)
+def test_every_row_is_in_one_of_the_files_wherever_the_header_stands(
+    tmp_path: Path, header: list[str], rows: list[str]
+) -> None:
+    held_out, train = split_file(tmp_path, [*header, *rows], 2)
+    names = header[-1:]
+    assert held_out[: len(names)] == train[: len(names)] == names
+    assert len(held_out) == 2 + len(names)
+    assert sorted(held_out[len(names) :] + train[len(names) :]) == sorted(rows)
+
+
 @pytest.mark.parametrize("columns", ["label\ttext_a", "sentence\tlabel"])
 def test_command_writes_every_row_with_its_label_or_leaves_it_out(
     tmp_path: Path, columns: str
 ) -> None:
     rows = ["0\ta dull film", "0\tdull", "1\ta fine film", "1\tfine ", "0\ta", "1\tfine"]
-    data = tmp_path / "all.tsv"
     if columns.startswith("sentence"):
         rows = ["\t".join(reversed(row.split("\t"))) for row in rows]
-    data.write_text("\n".join([columns, *rows]) + "\n")
-    words = [sys.executable, "-m", "models.data.hold_out", data, "--out", tmp_path / "split"]
-    subprocess.run([*words, "--count", "1"], check=True, capture_output=True)
-    header, *held_out = (tmp_path / "split" / "held-out.tsv").read_text().splitlines()
-    header_of_train, *train = (tmp_path / "split" / "train.tsv").read_text().splitlines()
+    (header, *held_out), (header_of_train, *train) = split_file(tmp_path, [columns, *rows], 1)
     assert header == header_of_train == columns
     dull, fine = (rows[:1], rows[1:2]), (rows[2:3], [rows[3], rows[5]])
     (whole, _), (other, parts) = (dull, fine) if held_out == dull[0] else (fine, dull)
