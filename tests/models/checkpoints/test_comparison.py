@@ -16,6 +16,7 @@ from models.encoders.families import FAMILIES
 from serve.tokenization.tokenizer import TextEncoder
 from tests.models.checkpoints.test_plain_classifier import CLASSES, make, save
 from tests.models.conftest import WORDS
+from tests.support.json_files import rewrite
 from tests.support.originals.elasticbert import ElasticBert
 from tests.support.originals.fastbert import FastBert
 from tests.support.originals.highway import Berxit, BerxitDistilBert, DeeBert, DeeRoberta
@@ -32,21 +33,26 @@ def saved(model: PreTrainedModel, folder: Path) -> Path:
     return folder
 
 
-def compared(folder: Path, layers: int | None = None) -> str:
-    loaded = load(folder, layers=layers)
+def compared(folder: Path) -> str:
+    loaded = load(folder)
     return compare(folder, loaded, served_by(loaded))
 
 
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_ids_and_logits_are_compared_in_every_family(
+def test_a_plain_classifier_of_every_family_is_read_and_says_what_transformers_says(
     family: str, kind: str, tmp_path: Path
 ) -> None:
     model = make(family, kind)
-    said = compared(saved(model, tmp_path))
+    loaded = load(saved(model, tmp_path))
+    said = compare(tmp_path, loaded, served_by(loaded))
     assert "the ids of TokenizersBackend in " in said
     assert f"logits of {type(model).__name__} to " in said
     assert "not compared" not in said.lower()
+    task = "token" if kind == "tokens" else "single_label"
+    assert (loaded.info.format, loaded.info.family) == ("transformers", family)
+    assert (loaded.model.exits, loaded.model.traits.task) == ((3,), task)
+    assert loaded.model.labels == ["no", "perhaps", "yes"]
 
 
 def test_an_unknown_word_that_is_the_models_padding_is_told(tmp_path: Path) -> None:
@@ -91,11 +97,6 @@ def test_a_setting_that_changes_the_computation_changes_what_is_served(
     assert "logits of" in compared(saved(make(family, **config), tmp_path))
 
 
-def test_a_cut_model_is_compared_with_the_cut_original(tmp_path: Path) -> None:
-    said = compared(saved(make("modernbert"), tmp_path), layers=2)
-    assert "logits of ModernBertForSequenceClassification" in said
-
-
 @pytest.mark.parametrize(
     ("make_system", "original"),
     [
@@ -116,6 +117,14 @@ def test_checkpoints_with_exits_are_compared_at_full_depth(
     assert f"logits of {original} to " in compared(make_system().save(tmp_path))
 
 
+# With shared layers, under other names, and with a norm behind the last.
+@pytest.mark.parametrize("family", ["albert", "bert", "distilbert", "modernbert"])
+def test_a_cut_model_says_what_the_cut_original_says(family: str, tmp_path: Path) -> None:
+    loaded = load(saved(make(family), tmp_path), layers=2)
+    assert (loaded.model.exits, loaded.model.backbone.depth) == ((2,), 2)
+    assert "ForSequenceClassification to " in compare(tmp_path, loaded, served_by(loaded))
+
+
 def test_where_transformers_has_no_such_model_the_reason_is_given(tmp_path: Path) -> None:
     folder = FastBert().save(tmp_path / "theirs")
     loaded = load(folder)
@@ -128,20 +137,19 @@ def test_where_transformers_has_no_such_model_the_reason_is_given(tmp_path: Path
 def test_a_text_that_transformers_cannot_compute_is_told(tmp_path: Path) -> None:
     folder = save(make("bert"), tmp_path)
     loaded = load(folder)
-    config = json.loads((folder / "config.json").read_text()) | {"chunk_size_feed_forward": 5}
-    (folder / "config.json").write_text(json.dumps(config))
+    rewrite(folder / "config.json", lambda config: config.update(chunk_size_feed_forward=5))
     said = compare(folder, loaded, served_by(loaded))
     assert "Not compared: BertForSequenceClassification fails on a text (" in said
 
 
-@pytest.mark.parametrize("setting", ["attn_implementation", "return_dict"])
+@pytest.mark.parametrize(
+    "stated", [{"attn_implementation": "flash_attention_2"}, {"return_dict": False}], ids=str
+)
 def test_a_setting_of_the_training_machine_does_not_stop_the_comparison(
-    setting: str, tmp_path: Path
+    stated: dict[str, Any], tmp_path: Path
 ) -> None:
     folder = save(make("bert"), tmp_path)
-    value = {"attn_implementation": "flash_attention_2", "return_dict": False}[setting]
-    config = json.loads((folder / "config.json").read_text()) | {setting: value}
-    (folder / "config.json").write_text(json.dumps(config))
+    rewrite(folder / "config.json", lambda config: config.update(stated))
     assert "not compared" not in compared(folder).lower()
 
 
@@ -204,13 +212,7 @@ def test_an_added_token_that_only_one_tokenizer_knows_is_found(tmp_path: Path) -
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["added_tokens"] = []
     (tmp_path / "plain.json").write_text(json.dumps(tokenizer))
-    said = refusal(
-        folder,
-        tokenizer=TextEncoder(
-            tmp_path / "plain.json",
-            32,
-        ),
-    )
+    said = refusal(folder, tokenizer=TextEncoder(tmp_path / "plain.json", 32))
     assert "in 'see [PAD] here[PAD]and" in said
     assert "is '[PAD]' (id 0) by AutoTokenizer, and '[UNK]' (id 1) as it would be served" in said
 

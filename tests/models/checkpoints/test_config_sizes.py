@@ -18,6 +18,7 @@ from models.multi_exit import MultiExitModel
 from tests.models.checkpoints.test_formats import SYSTEMS
 from tests.models.checkpoints.test_plain_classifier import make, save
 from tests.models.conftest import tiny_tokenizer
+from tests.support.json_files import rewrite
 from tests.support.originals.system import System
 
 LARGE = 10**9
@@ -135,9 +136,7 @@ def test_offramps_own_key_is_bounded_too(
 ) -> None:
     make_model().save(tmp_path)
     tiny_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["offramp"] |= change
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    rewrite(tmp_path / "config.json", lambda config: config["offramp"].update(change))
     with pytest.raises(UnusableCheckpoint) as caught:
         read(tmp_path)
     assert "\n" not in str(caught.value)

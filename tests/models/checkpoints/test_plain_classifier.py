@@ -1,6 +1,5 @@
-"""Plain transformers classifiers of every family: one exit that says what transformers says."""
+"""Plain transformers classifiers: heads and configs of all forms, and what is refused."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from transformers import (
 )
 
 from models.checkpoints import LoadedCheckpoint, UnusableCheckpoint, load
-from models.encoders.families import FAMILIES, read_encoder
+from models.encoders.families import read_encoder
 from tests.models.conftest import tiny_tokenizer
+from tests.support.json_files import rewrite
 from tests.support.wordpiece import save_tokenizer
 
 SIZES: dict[str, Any] = {
@@ -65,30 +65,12 @@ def save(model: PreTrainedModel, folder: Path) -> Path:
     return folder
 
 
-def edit_config(folder: Path, *removed: str) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    kept = {key: value for key, value in config.items() if key not in removed}
-    (folder / "config.json").write_text(json.dumps(kept))
-
-
 def assert_same(loaded: LoadedCheckpoint, model: PreTrainedModel) -> None:
     with torch.no_grad():
         expected = model(input_ids=IDS, attention_mask=MASK).logits
         found = loaded.model(IDS, MASK, torch.zeros_like(IDS))
     assert len(found) == 1
     torch.testing.assert_close(found[0], expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_one_exit_answers_like_transformers(family: str, kind: str, tmp_path: Path) -> None:
-    model = make(family, kind)
-    loaded = load(save(model, tmp_path))
-    assert_same(loaded, model)
-    assert (loaded.info.format, loaded.info.family) == ("transformers", family)
-    assert loaded.model.exits == (3,)
-    assert loaded.model.labels == ["no", "perhaps", "yes"]
-    assert loaded.model.traits.task == ("token" if kind == "tokens" else "single_label")
 
 
 @pytest.mark.parametrize(
@@ -135,37 +117,19 @@ def test_the_setting_that_makes_no_model_is_named(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-# With shared layers, under other names, and with a norm behind the last.
-@pytest.mark.parametrize("family", ["albert", "bert", "distilbert", "modernbert"])
-def test_cut_to_its_first_layers_the_head_moves_down(family: str, tmp_path: Path) -> None:
-    model = make(family)
-    loaded = load(save(model, tmp_path), layers=2)
-    assert loaded.model.exits == (2,)
-    assert loaded.model.backbone.depth == 2
-    whole = load(tmp_path).model
-    types = torch.zeros_like(IDS)
-    with torch.no_grad():
-        hidden = whole.backbone.embed(IDS, types, MASK)
-        hidden = whole.run_layers(hidden, MASK, 0, 2)
-        expected = whole.heads[0](whole.backbone.head_input(hidden), MASK)
-        found = loaded.model(IDS, MASK, types)
-    torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=0)
-
-
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert", "electra"])
 def test_a_config_without_a_model_type_is_known_by_its_weights(family: str, tmp_path: Path) -> None:
     model = make(family)
     save(model, tmp_path)
-    edit_config(tmp_path, "model_type")
+    rewrite(tmp_path / "config.json", lambda config: config.pop("model_type"))
     loaded = load(tmp_path)
     assert_same(loaded, model)
     assert loaded.info.family == family
 
 
 def name_class(folder: Path, name: str | None) -> None:
-    path = folder / "config.json"
-    stated = {"architectures": None if name is None else [name]}
-    path.write_text(json.dumps(json.loads(path.read_text()) | stated))
+    stated = None if name is None else [name]
+    rewrite(folder / "config.json", lambda config: config.update(architectures=stated))
 
 
 @pytest.mark.parametrize("named", [None, "BertForSequenceClassification"])
@@ -227,8 +191,7 @@ def test_code_of_the_models_own_is_named_and_refused(
     file: str, stated: dict[str, Any], tmp_path: Path
 ) -> None:
     folder = save(make("bert"), tmp_path)
-    config = json.loads((folder / file).read_text()) if (folder / file).is_file() else {}
-    (folder / file).write_text(json.dumps(config | stated))
+    rewrite(folder / file, lambda config: config.update(stated))
     (key,) = stated
     with pytest.raises(UnusableCheckpoint, match=rf"{file}: {key} "):
         load(folder)
@@ -236,10 +199,9 @@ def test_code_of_the_models_own_is_named_and_refused(
 
 def test_weights_that_the_config_names_are_those_that_are_read(tmp_path: Path) -> None:
     path = save(make("bert"), tmp_path) / "config.json"
-    for name in ("model.safetensors", "other.safetensors"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"transformers_weights": name}))
-        if name.startswith("model"):
-            assert load(tmp_path)
+    rewrite(path, lambda config: config.update(transformers_weights="model.safetensors"))
+    assert load(tmp_path)
+    rewrite(path, lambda config: config.update(transformers_weights="other.safetensors"))
     with pytest.raises(UnusableCheckpoint, match=r"transformers_weights is 'other.safetensors'"):
         load(tmp_path)
 
@@ -289,10 +251,9 @@ def test_weights_of_more_layers_than_the_config_says_are_refused(
     family: str, kind: str, tmp_path: Path
 ) -> None:
     folder = save(make(family, kind), tmp_path)
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
     depth = "n_layers" if family == "distilbert" else "num_hidden_layers"
-    path.write_text(json.dumps(config | {depth: 2, "layer_types": None}))
+    shorter = {depth: 2, "layer_types": None}
+    rewrite(folder / "config.json", lambda config: config.update(shorter))
     with pytest.raises(UnusableCheckpoint, match=r"the weights hold \S*layers?\.2\."):
         load(folder)
     with pytest.raises(UnusableCheckpoint, match=r"the weights hold \S*layers?\.2\."):
