@@ -13,12 +13,6 @@ from serve.rules.traits import Task
 LOGITS = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
 
 
-def test_single_label_loss_is_cross_entropy() -> None:
-    labels = torch.tensor([0, 1])
-    expected = (math.log(1 + math.exp(-3)) + math.log(1 + math.exp(-2.5))) / 2
-    assert LOSSES["single_label"].from_labels(LOGITS, labels).item() == pytest.approx(expected)
-
-
 def test_each_of_several_labels_is_a_yes_or_no_of_its_own() -> None:
     marks = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     wrongness = [-1.0, -2.0, -0.5, -3.0]

@@ -1,4 +1,4 @@
-"""Training runs: determinism, resuming, schedule, parameter groups, checkpoints."""
+"""Training runs: determinism, resuming, schedule, parameter groups, averages, checkpoints."""
 
 import copy
 from collections.abc import Callable
@@ -253,3 +253,30 @@ def test_run_on_a_gpu_resumes_to_the_same_weights(make_model: Model, make_rows: 
     resumed.restore(state)
     for name, value in finish(resumed).items():
         torch.testing.assert_close(value, whole[name], atol=1e-5, rtol=0)
+
+
+def test_run_ends_with_the_mean_of_every_few_steps_and_the_last(
+    make_model: Model, make_rows: Rows
+) -> None:
+    def weights_by_step(average_every: int | None) -> dict[int, torch.Tensor]:
+        config = TrainConfig(epochs=1, lr=1e-2, batch_size=2, average_every=average_every)
+        run, found = start(make_model(), make_rows(22), "joint", config), {}
+        while not run.finished:
+            run.step()
+            found[run.steps_done] = next(run.model.parameters()).detach().clone()
+        return found
+
+    plain, averaged = weights_by_step(None), weights_by_step(4)
+    assert max(plain) == 11
+    torch.testing.assert_close(averaged[10], plain[10])
+    torch.testing.assert_close(averaged[11], (plain[4] + plain[8] + plain[11]) / 3)
+
+
+def test_first_fifth_of_a_stage_does_not_count_in_the_mean(
+    make_model: Model, make_rows: Rows
+) -> None:
+    config = TrainConfig(epochs=1, batch_size=2, average_every=1)
+    run = start(make_model(), make_rows(20), "joint", config)
+    for _ in range(4):
+        run.step()
+    assert run.state()["average"]["n_averaged"] == 3
