@@ -15,15 +15,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import BertConfig, BertForSequenceClassification
 
 from loadtest.http import console
 from loadtest.http.server_process import free_port
 from serve.cli import main
 from serve.rules import EXIT_RULE
-from tests.support.tiny import LABELS, WORDS, tiny_tokenizer
-from tests.support.wordpiece import save_tokenizer
+from tests.support.tiny import WORDS, write_tiny_classifier
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
@@ -78,21 +75,8 @@ def project(tmp_path: Path, bundles: Path) -> Path:
 
 @pytest.fixture
 def classifier(tmp_path: Path) -> Path:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=200,
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=160,
-        id2label=dict(enumerate(LABELS)),
-        label2id={label: i for i, label in enumerate(LABELS)},
-    )
-    folder = tmp_path / "classifier"
-    BertForSequenceClassification(config).save_pretrained(folder)
-    save_tokenizer(tiny_tokenizer(), folder)
-    return folder
+    sizes = {"num_hidden_layers": 3, "intermediate_size": 48, "max_position_embeddings": 160}
+    return write_tiny_classifier(tmp_path / "classifier", **sizes, initializer_range=0.02)
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 from itertools import islice, product
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-import typer
 from rich.console import Console
-from transformers import BertConfig, BertForSequenceClassification
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from export.adopt import adopt as steps
 from export.adopt.cli import adopt
@@ -26,37 +25,16 @@ from serve.policy.target import Target, TargetChoice
 from serve.rules.signals import decisions
 from serve.rules.traits import Task
 from serve.tokenization.tokenizer import Text
-from tests.support.tiny import LABELS, WORDS, tiny_tokenizer
-from tests.support.wordpiece import save_tokenizer
+from tests.export.conftest import offramp
+from tests.support.tiny import WORDS, tiny_model, tiny_tokenizer, write_tiny_classifier
 
 SAID = "agreement with mine per exit", "run the same command again", "this machine is busy"
-
-app = typer.Typer()
-app.command()(adopt)
-
-
-def config() -> BertConfig:
-    return BertConfig(
-        vocab_size=200,
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=64,
-        id2label=dict(enumerate(LABELS)),
-        label2id={label: i for i, label in enumerate(LABELS)},
-        initializer_range=0.2,
-    )
 
 
 @pytest.fixture
 def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("models.quality.load.TURN_S", 0.02)
-    torch.manual_seed(0)
-    folder = tmp_path / "mine"
-    BertForSequenceClassification(config()).save_pretrained(folder)
-    save_tokenizer(tiny_tokenizer(), folder)
-    return folder
+    return write_tiny_classifier(tmp_path / "mine", num_hidden_layers=3, intermediate_size=48)
 
 
 def texts(path: Path, number: int) -> Path:
@@ -68,8 +46,7 @@ def texts(path: Path, number: int) -> Path:
 
 
 def call(classifier: Path, data: Path, out: Path, *options: str) -> Result:
-    arguments = [str(classifier), "--texts", str(data), "--out", str(out), *options]
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return offramp(adopt, classifier, "--texts", data, "--out", out, *options)
 
 
 def test_a_stopped_run_goes_on_to_a_bundle_that_is_certified_from_the_classifier(
@@ -77,11 +54,8 @@ def test_a_stopped_run_goes_on_to_a_bundle_that_is_certified_from_the_classifier
 ) -> None:
     data, out = texts(tmp_path / "traffic.txt", LEAST + 100), tmp_path / "bundle"
 
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
-        patched.setattr(steps, "plan", stop)  # of the third step
+        patched.setattr(steps, "plan", Mock(side_effect=KeyboardInterrupt))  # of the third step
         patched.setattr("os.getloadavg", lambda: (1000.0, 0.0, 0.0))
         stopped = call(classifier, data, out)
     assert stopped.exit_code != 0
@@ -182,13 +156,12 @@ def divided(given: list[Text]) -> Parts:
 
 @pytest.mark.parametrize("task", ["single_label", "multi_label", "regression", "token"])
 def test_answers_of_every_task_are_read_as_labels(task: Task, tmp_path: Path) -> None:
-    torch.manual_seed(1)
-    settings = config()
+    settings = tiny_model().config
     if task == "regression":
         settings.num_labels = 1
     head = HeadConfig(pooling="tokens" if task == "token" else "mean")
-    exits = ExitConfig(exits=(3,), head=head, task=task)
-
+    exits = ExitConfig(exits=(4,), head=head, task=task)
+    torch.manual_seed(1)
     model = MultiExitModel(build_encoder(settings), exits).eval()
     source = TorchSource(model, tiny_tokenizer().to_str(), 64)
     given = [Text(f"{WORDS[i]} {WORDS[i + 1]} {WORDS[2 * i]}") for i in range(40)]

@@ -11,11 +11,7 @@ from export import bundle as bundles
 from export.chain.stages import Span
 from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
-from serve.bundle.calibration import (
-    Calibration,
-    ExitFigures,
-    VariantCalibration,
-)
+from serve.bundle.calibration import Calibration, ExitFigures, VariantCalibration
 from serve.bundle.loader import Bundle, load_bundle
 from serve.policy.ladder import Data
 from tests.export.conftest import MakeFolder

@@ -3,22 +3,16 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from export.cli import export
 from serve.bundle.loader import load_bundle
 from serve.errors import OfframpError
-from tests.export.conftest import MakeFolder
-
-app = typer.Typer()
-app.command()(export)
+from tests.export.conftest import MakeFolder, offramp
 
 
 def test_the_command_writes_a_bundle_and_says_so(make_folder: MakeFolder, tmp_path: Path) -> None:
     out = tmp_path / "bundle"
-    arguments = [str(make_folder()), "--out", str(out), "--exits", "4", "--precision", "int8"]
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    result = offramp(export, make_folder(), "--out", out, "--exits", 4, "--precision", "int8")
     assert result.exit_code == 0
     assert result.stdout.strip() == str(out)
     assert "note: profile 'fast' was dropped" in result.stderr
@@ -38,9 +32,8 @@ def test_the_command_writes_a_bundle_and_says_so(make_folder: MakeFolder, tmp_pa
     ],
 )
 def test_wrong_options_are_named(options: list[str], message: str, tmp_path: Path) -> None:
-    arguments = [str(tmp_path), "--out", str(tmp_path / "bundle"), *options]
     with pytest.raises(OfframpError, match=message):
-        CliRunner().invoke(app, arguments, catch_exceptions=False)
+        offramp(export, tmp_path, "--out", tmp_path / "bundle", *options)
 
 
 def test_help_needs_no_torch() -> None:

@@ -9,11 +9,6 @@ from tests.support.traits import two_labels
 EVERY = (1, 2, 3, 4)
 
 
-def test_all_exits_keep_the_whole_policy() -> None:
-    policy = Policy(default="fast", profiles={"fast": LayerRule(layer=1)})
-    assert fitting_policy(policy, two_labels(EVERY)) == (policy, [])
-
-
 def test_rules_that_need_a_lost_exit_go_and_are_told() -> None:
     policy = Policy(
         default=LayerRule(layer=3),

@@ -1,23 +1,20 @@
-"""Every family makes a bundle that is its model, of fused operators, free of batch mates.
+"""Every family makes a bundle that is its model, of fused operators, free of batch mates."""
 
-BERT and ALBERT are exported by the other tests of this folder.
-"""
-
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import onnx
 import pytest
+from transformers import PreTrainedConfig
 
 from export import bundle as bundles
 from models.multi_exit import ExitConfig, MultiExitModel
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from tests.export.support.chains import Chain
+from tests.export.support.graphs import graph_of, ops
 from tests.support.families import (
     CONFIGS,
     DISTINCT,
@@ -32,6 +29,8 @@ from tests.support.wordpiece import save_tokenizer
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # How many of these there are in a segment of one layer, for the CPU.
 FUSED = {
+    "albert": {"Attention": 1, "FastGelu": 1, "LayerNormalization": 2, "Sum": 2},
+    "bert": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2, "Sum": 2},
     "deberta-v2": {"BiasGelu": 1, "Softmax": 1, "LayerNormalization": 2},
     "distilbert": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
     "electra": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
@@ -52,33 +51,23 @@ FOR_GPUS = {
 MakeBundle = Callable[[str], Bundle]
 
 
+def exported(config: PreTrainedConfig, folder: Path) -> Bundle:
+    """Export two layers, an exit after each, in every precision."""
+    model = MultiExitModel(tiny_encoder(with_depth(config, 2)), ExitConfig(exits=(1, 2)))
+    model.save(folder / "model")
+    save_tokenizer(tiny_tokenizer(), folder / "model")
+    bundles.write(bundles.plan(folder / "model", PRECISIONS), folder / "bundle")
+    return load_bundle(folder / "bundle")
+
+
 @pytest.fixture(scope="module")
 def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
-    """Export two layers of a family, an exit after each, in every precision."""
-
-    @cache
-    def make(family: str) -> Bundle:
-        encoder = tiny_encoder(with_depth(CONFIGS[family], 2))
-        model = MultiExitModel(encoder, ExitConfig(exits=(1, 2)))
-        folder: Path = tmp_path_factory.mktemp(family)
-        model.save(folder / "model")
-        save_tokenizer(tiny_tokenizer(), folder / "model")
-        bundles.write(bundles.plan(folder / "model", PRECISIONS), folder / "bundle")
-        return load_bundle(folder / "bundle")
-
-    return make
-
-
-def graph_of(bundle: Bundle, precision: Precision, index: int) -> onnx.GraphProto:
-    return onnx.load(bundle.segment_paths(precision)[index]).graph
-
-
-def ops(bundle: Bundle, precision: Precision, index: int) -> Counter[str]:
-    return Counter(node.op_type for node in graph_of(bundle, precision, index).node)
+    """Return what exports a family, and again what it has exported."""
+    return cache(lambda family: exported(CONFIGS[family], tmp_path_factory.mktemp(family)))
 
 
 def test_every_family_has_a_row() -> None:
-    assert FUSED.keys() == DISTINCT.keys() - {"albert", "bert"}
+    assert FUSED.keys() == DISTINCT.keys()
 
 
 @pytest.mark.parametrize("family", FUSED)
@@ -175,18 +164,8 @@ def test_the_convolution_of_deberta_is_a_product(make_bundle: MakeBundle) -> Non
     assert ops(bundle, "fp16", 0)["Conv"] == 1
 
 
-# Settings that change which operators the graphs consist of.
-SWITCHES = {
-    "modernbert": {"norm_bias": True},
-}
-
-
-@pytest.mark.parametrize("family", SWITCHES)
-def test_a_setting_that_changes_the_graphs_changes_no_answer(family: str, tmp_path: Path) -> None:
-    config = type(CONFIGS[family])(**CONFIGS[family].to_dict() | SWITCHES[family])
-    model = MultiExitModel(tiny_encoder(with_depth(config, 2)), ExitConfig(exits=(1, 2)))
-    model.save(tmp_path / "model")
-    save_tokenizer(tiny_tokenizer(), tmp_path / "model")
-    written = bundles.write(bundles.plan(tmp_path / "model", PRECISIONS), tmp_path / "bundle")
-    assert written.variants["fp32"].parity.max_logit_error < 1e-4
-    assert all(each.parity.label_agreement > 0.8 for each in written.variants.values())
+def test_norms_with_biases_change_no_answer_of_modernbert(tmp_path: Path) -> None:
+    config = type(CONFIGS["modernbert"])(**CONFIGS["modernbert"].to_dict() | {"norm_bias": True})
+    written = exported(config, tmp_path).manifest.variants
+    assert written["fp32"].parity.max_logit_error < 1e-4
+    assert all(each.parity.label_agreement > 0.8 for each in written.values())

@@ -18,8 +18,8 @@ from models.encoders.families import build_encoder
 from models.heads import AttentionHeadConfig, HeadConfig
 from models.multi_exit import ExitConfig, MultiExitModel
 from serve.bundle.manifest import Precision
-from serve.runtime.ort_session import plain_options
 from tests.export.support.gpu_graphs import GpuGraphs
+from tests.export.support.graphs import open_graph
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -69,12 +69,6 @@ def make_model(kind: str) -> MultiExitModel:
     return MultiExitModel(build_encoder(config), exits).eval()
 
 
-def open_graph(graph: ir.Model, precision: Precision = "fp32") -> ort.InferenceSession:
-    content = ir.to_proto(variant(graph, precision)).SerializeToString()
-    options = plain_options(num_threads=2)
-    return ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-
 @cache
 def traced(kind: str) -> list[ir.Model]:
     model = make_model(kind)
@@ -83,7 +77,7 @@ def traced(kind: str) -> list[ir.Model]:
 
 @cache
 def open_chain(kind: str, precision: Precision) -> list[ort.InferenceSession]:
-    return [open_graph(graph, precision) for graph in traced(kind)]
+    return [open_graph(variant(graph, precision)) for graph in traced(kind)]
 
 
 def run(

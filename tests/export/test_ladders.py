@@ -16,39 +16,23 @@ from models.quality.stored import store, store_in_model
 from models.table.files import write_table
 from models.table.learn import Learned
 from serve.bundle.loader import Bundle, load_bundle, sha256_of
-from serve.policy.ladder import Certificate, Data, Ladder, Rung
-from serve.rules import EntropyRule, NeverRule
+from serve.bundle.manifest import Precision
+from serve.policy.ladder import Ladder
 from serve.rules.traits import Traits
 from tests.export.conftest import MakeFolder
+from tests.serve.support.ladders import BOLD, NEVER, certificate, rung
+from tests.serve.support.ladders import ladder as made_up
 from tests.serve.support.tables import BUCKETS, VOCABULARY
 from tests.support.tiny import LABELS, tiny_model
 
 
-def ladder(precision: str, weights: str, exits: tuple[int, ...] = (1, 2, 3, 4)) -> Ladder:
-    last, first = [0.0] * len(exits), [0.0] * len(exits)
-    last[-1] = first[0] = 1.0
-    certificate = Certificate(loss="disagreement", epsilon=0.01, delta=0.05, n=900, observed=0)
-    return Ladder.model_validate(
-        {
-            "precision": precision,
-            "weights": weights,
-            "exits": exits,
-            "temperatures": [1.0] * len(exits),
-            "data": [Data(name="dev", rows=1200, sha256="0" * 64)],
-            "num_tuning": 300,
-            "num_certifying": 900,
-            "mean_tokens": 9.5,
-            "rungs": [
-                Rung(rule=NeverRule(), exit_shares=tuple(last), disagreement=0),
-                Rung(
-                    rule=EntropyRule(threshold=0.5),
-                    exit_shares=tuple(first),
-                    disagreement=0,
-                    certificates=(certificate,),
-                ),
-            ],
-        }
-    )
+def ladder(precision: Precision, weights: str, exits: tuple[int, ...] = (1, 2, 3, 4)) -> Ladder:
+    """Return rules never to leave, and to leave at once: one percent of 900 texts may differ."""
+    first, last = ([float(exit_ == exits[at]) for exit_ in exits] for at in (0, -1))
+    sure = certificate("disagreement", 0.01, 0) | {"n": 900}
+    rungs = [rung(NEVER, last, 0), rung(BOLD, first, 0, sure)]
+    of_exits = {"exits": exits, "temperatures": [1.0] * len(exits), "rungs": rungs}
+    return Ladder.model_validate(made_up(precision, weights, num_certifying=900, **of_exits))
 
 
 def weights_of(bundle: Bundle) -> dict[str, str]:
@@ -157,8 +141,8 @@ def test_certified_rules_of_the_bundle_that_is_replaced_are_not_dropped_without_
     store(bundle, bundle.manifest, found)
     with pytest.raises(
         ExportFailed,
-        match=r"is calibrated, .*: fp32 with exits at 1, 2, 3, 4 \(certified by 900 texts of dev, "
-        r"at most 1 % and up\)\. .* by --force",
+        match=r"is calibrated, .*: fp32 with exits at 1, 2, 3, 4 \(certified by 900 texts of "
+        r"made/up\.tsv, at most 1 % and up\)\. .* by --force",
     ):
         bundles.write(planned, out)
     assert load_bundle(out).ladder("fp32") == found

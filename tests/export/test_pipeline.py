@@ -1,6 +1,6 @@
 """With rules off, plain classifiers answer through HTTP as transformers' own pipelines do.
 
-Of four families: `tests/models/checkpoints/test_plain_classifier.py` has the heads of all,
+Of four families: `tests/models/checkpoints/test_comparison.py` has the heads of all,
 `test_families.py` beside this file their graphs.
 """
 

@@ -4,22 +4,16 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer
-from transformers import (
-    AutoTokenizer,
-    BertConfig,
-    BertForSequenceClassification,
-    DistilBertConfig,
-)
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, DistilBertConfig
 from transformers import DistilBertForTokenClassification as DistilBertTagger
-from typer.testing import CliRunner
 
 from export import bundle as bundles
 from export.cli import export
 from serve.bundle.loader import load_bundle
 from serve.tokenization.inputs import InputReader
 from serve.tokenization.tokenizer import Text
-from tests.support.tiny import SPECIAL, WORDS, tiny_tokenizer
+from tests.export.conftest import offramp
+from tests.support.tiny import SPECIAL, WORDS, tiny_tokenizer, write_tiny_classifier
 from tests.support.tokenizer_folders import write_folder
 from tests.support.wordpiece import save_tokenizer
 
@@ -61,23 +55,12 @@ def test_a_tagger_cut_short_becomes_a_bundle_of_its_task(tagger: Path, tmp_path:
 
 
 def test_a_regression_keeps_the_name_of_its_value_and_counts_no_labels(tmp_path: Path) -> None:
-    config = BertConfig(
-        vocab_size=len(SPECIAL) + len(WORDS),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=32,
-        type_vocab_size=3,
-        id2label={0: "stars"},
+    stars = {"id2label": {0: "stars"}, "label2id": {"stars": 0}}
+    folder = write_tiny_classifier(
+        tmp_path / "model", num_hidden_layers=1, type_vocab_size=3, **stars
     )
-    folder, out = tmp_path / "model", tmp_path / "bundle"
-    BertForSequenceClassification(config).save_pretrained(folder)
-    save_tokenizer(tiny_tokenizer(), folder)
-    app = typer.Typer()
-    app.command()(export)
-    arguments = [str(folder), "--out", str(out), "--precision", "fp32"]
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    out = tmp_path / "bundle"
+    result = offramp(export, folder, "--out", out, "--precision", "fp32")
     assert "fp32: largest logit error" in result.stderr
     assert "label" not in result.stderr
     written = load_bundle(out).manifest

@@ -1,7 +1,6 @@
 """What goes into a bundle, and what is refused before anything is written."""
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,34 +15,22 @@ from serve.bundle.recording import RECORDING
 from serve.errors import OfframpError
 from serve.policy.document import Policy
 from tests.export.conftest import MakeFolder
+from tests.support.json_files import rewrite
 
-
-def remove_tokenizer(folder: Path) -> None:
-    (folder / "tokenizer.json").unlink()
+SOMETIMES = '{"default": {"rule": "sometimes"}}'
 
 
 def remove_exits(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    del config["offramp"]
-    (folder / "config.json").write_text(json.dumps(config))
-
-
-def write_bad_policy(folder: Path) -> None:
-    (folder / "policy.json").write_text(json.dumps({"default": {"rule": "sometimes"}}))
+    rewrite(folder / "config.json", lambda config: config.pop("offramp"))
 
 
 def config(**fields: Any) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        found = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(found | fields))
-
-    return change
+    return lambda folder: rewrite(folder / "config.json", lambda found: found.update(fields))
 
 
 def enlarge_tokenizer(folder: Path) -> None:
-    document = json.loads((folder / "tokenizer.json").read_text())
-    document["model"]["vocab"]["surplus"] = 5000
-    (folder / "tokenizer.json").write_text(json.dumps(document))
+    surplus = {"surplus": 5000}
+    rewrite(folder / "tokenizer.json", lambda document: document["model"]["vocab"].update(surplus))
 
 
 def promise_a_recording(folder: Path) -> None:
@@ -62,6 +49,10 @@ def promise_a_recording(folder: Path) -> None:
         (config(id2label={"0": "\ud800", "1": "a", "2": "b"}), "surrogates not allowed"),
         (enlarge_tokenizer, "has the token 'surplus' with id 5000, and the model has"),
         (promise_a_recording, "recording.npy is no array"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "holds no tokenizer: "),
+        (remove_exits, "no classifier that is recognised"),
+        (lambda folder: (folder / "policy.json").write_text(SOMETIMES), "policy.json: default: "),
+        (lambda folder: folder.rename(f"{folder}-elsewhere"), "model: no such folder"),
     ],
 )
 def test_what_no_bundle_can_hold_is_refused(
@@ -77,23 +68,6 @@ def test_what_no_bundle_can_hold_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (remove_tokenizer, "holds no tokenizer: "),
-        (remove_exits, "no classifier that is recognised"),
-        (write_bad_policy, r"policy\.json: default: "),
-    ],
-)
-def test_a_folder_that_cannot_be_exported_is_refused(
-    make_folder: MakeFolder, damage: Callable[[Path], None], message: str
-) -> None:
-    folder = make_folder()
-    damage(folder)
-    with pytest.raises(OfframpError, match=message):
-        bundles.plan(folder, ("fp32",))
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"layers": 0}, "--layers 0: the model has 4 layers"),
@@ -103,24 +77,15 @@ def test_a_folder_that_cannot_be_exported_is_refused(
         ({"wanted": (1, 2)}, "the last layer, 4, must be among .*: use 1,2,4"),
     ],
 )
-def test_options_that_do_not_fit_the_model_are_refused(
-    make_folder: MakeFolder, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ExportFailed, match=message):
-        bundles.plan(make_folder(), ("fp32",), **options)
-
-
-def test_exits_that_do_not_fit_are_refused_before_the_long_comparison(
-    make_folder: MakeFolder, monkeypatch: pytest.MonkeyPatch
+def test_options_that_do_not_fit_are_refused_before_the_long_comparison(
+    make_folder: MakeFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    message: str,
 ) -> None:
     monkeypatch.setattr("export.plan.compare", lambda *_: pytest.fail("compared"))
-    with pytest.raises(ExportFailed, match="use 2,4"):
-        bundles.plan(make_folder(), ("fp32",), (2,))
-
-
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ExportFailed, match="nowhere: no such folder"):
-        bundles.plan(tmp_path / "nowhere", ("fp32",))
+    with pytest.raises(ExportFailed, match=message):
+        bundles.plan(make_folder(), ("fp32",), **options)
 
 
 def test_a_model_cut_short_keeps_its_first_exits_and_no_figures(make_folder: MakeFolder) -> None:
@@ -131,6 +96,7 @@ def test_a_model_cut_short_keeps_its_first_exits_and_no_figures(make_folder: Mak
     assert planned.model.backbone.depth == 2
     assert not planned.whole
     assert "cut to the first 2 of 4 layers" in planned.notes
+    assert "logits of BertModel through the last exit's head to " in planned.compared
 
 
 def test_a_model_without_policy_never_exits_early(make_folder: MakeFolder) -> None:
@@ -149,8 +115,3 @@ def test_a_computation_that_transformers_does_not_know_is_refused(
         ExportFailed, match=r"differs from transformers: in .* by BertModel through"
     ):
         bundles.plan(make_folder(), ("fp32",))
-
-
-def test_a_cut_model_is_compared_as_it_is_cut(make_folder: MakeFolder) -> None:
-    planned = bundles.plan(make_folder(), ("fp32",), layers=2)
-    assert "logits of BertModel through the last exit's head to " in planned.compared

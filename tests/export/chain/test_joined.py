@@ -15,16 +15,12 @@ from export.chain.joined import join_segments
 from export.files import save_joined
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
-from serve.runtime.ort_session import plain_options
+from tests.export.support.graphs import open_graph
 from tests.support.tiny import DEPTH
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 MASK = np.ones((2, 5), np.int64)
 IDS = {"input_ids": 7 * MASK, "attention_mask": MASK, "token_type_ids": 0 * MASK}
-
-
-def open_graph(path: Path) -> ort.InferenceSession:
-    return ort.InferenceSession(path, plain_options(1), providers=["CPUExecutionProvider"])
 
 
 def nodes_of(graph: ir.Graph) -> Iterator[ir.Node]:

@@ -1,16 +1,9 @@
-from collections import Counter
-
 import numpy as np
 import onnx
 
 from serve.bundle.loader import Bundle
-from serve.bundle.manifest import Precision
 from tests.export.conftest import OpenChain
-
-
-def ops(bundle: Bundle, precision: Precision, index: int) -> Counter[str]:
-    path = bundle.segment_paths(precision)[index]
-    return Counter(node.op_type for node in onnx.load(path).graph.node)
+from tests.export.support.graphs import ops
 
 
 def test_each_layer_runs_fused_operators(bundle: Bundle) -> None:
@@ -55,11 +48,3 @@ def test_a_later_segment_takes_the_rows_and_the_width_asked_for(open_chain: Open
     same = chain.advance(1, before, np.array([0, 1]), mask)
     np.testing.assert_array_equal(chosen.hidden, same.hidden)
     np.testing.assert_array_equal(chosen.logits, same.logits)
-
-
-def test_a_row_of_nothing_but_padding_stays_finite(open_chain: OpenChain) -> None:
-    ids = np.ones((2, 6), np.int64)
-    mask = np.array([[0] * 6, [1] * 6])
-    for precision in ("fp32", "int8"):
-        depths = open_chain(precision).run(ids, mask)
-        assert all(np.isfinite(depth.logits).all() for depth in depths)

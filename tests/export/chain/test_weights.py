@@ -1,12 +1,16 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
-import onnxruntime as ort
+import pytest
 
 from export.chain.weights import MIN_BYTES, WeightsFile
 from export.files import hashes, save_segment
-from serve.bundle.loader import Bundle
+from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.manifest import Precision
+from tests.export.support.graphs import open_graph
+from tests.support.tiny import write_tiny_bundle
 
 
 def graph_of(**arrays: np.ndarray) -> ir.Model:
@@ -52,8 +56,26 @@ def test_a_segment_gives_the_same_from_any_place_of_a_file(bundle: Bundle, tmp_p
         "keep": np.arange(2),
         "attention_mask": np.ones((2, 5), np.int64),
     }
-    one, other = (
-        ort.InferenceSession(p, providers=["CPUExecutionProvider"]).run(None, feeds)
-        for p in (path, tmp_path / "02.onnx")
-    )
+    one, other = (open_graph(each).run(None, feeds) for each in (path, tmp_path / "02.onnx"))
     np.testing.assert_array_equal(one[1], other[1])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_all_segments_of_albert_refer_to_the_same_weights(
+    shared_bundle: Bundle, precision: Precision
+) -> None:
+    referred = []
+    for path in shared_bundle.segment_paths(precision)[1:]:
+        tensors = onnx.load(path, load_external_data=False).graph.initializer
+        places = ({e.key: e.value for e in tensor.external_data} for tensor in tensors)
+        referred.append({(p["offset"], p["length"]) for p in places if p})
+    layer = set.intersection(*referred)
+    own = max(sum(int(length) for _, length in found - layer) for found in referred)
+    assert sum(int(length) for _, length in layer) > own, "a head alone has weights of its own"
+
+
+def test_a_subset_of_the_exits_of_albert(tmp_path: Path) -> None:
+    folder = write_tiny_bundle(tmp_path, "some", ("fp32",), "albert", exits=(2, 4))
+    bundle = load_bundle(folder)
+    assert bundle.manifest.exit_layers == (2, 4)
+    assert [path.name for path in bundle.segment_paths("fp32")] == ["02.onnx", "04.onnx"]

@@ -12,8 +12,11 @@ from export.errors import ExportFailed
 from models.heads import HeadOutput
 from models.multi_exit import MultiExitModel
 from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
 from serve.rules.traits import Traits
 from serve.runtime.cpu_runner import CpuRunner
+
+CLOSE: dict[Precision, float] = {"fp32": 1e-5, "int8": 1.5}
 
 
 @pytest.fixture
@@ -66,17 +69,16 @@ def test_of_several_labels_all_must_be_the_models(
     assert [gap.agreed == gap.rows for gap in gaps] == [True, True, False, True]
 
 
-@pytest.mark.parametrize("error", [2e-4, np.nan, np.inf])
-def test_fp32_must_be_within_a_ten_thousandth(error: float) -> None:
-    with pytest.raises(ExportFailed, match="exit 2"):
-        check([ExitGap(1, 1e-5, 3, 3), ExitGap(2, error, 3, 3)], "fp32")
-
-
-@pytest.mark.parametrize("error", [np.nan, np.inf])
-def test_int8_must_be_finite(error: float) -> None:
-    check([ExitGap(1, 1.5, 3, 3)], "int8")
-    with pytest.raises(ExportFailed, match="exit 1: the int8 segments"):
-        check([ExitGap(1, error, 3, 3)], "int8")
+@pytest.mark.parametrize(
+    ("precision", "close", "far"),
+    [("fp32", 1e-5, 2e-4), *((*of, far) for of in CLOSE.items() for far in (np.nan, np.inf))],
+)
+def test_an_exit_that_is_far_from_the_model_is_named(
+    precision: Precision, close: float, far: float
+) -> None:
+    check([ExitGap(1, close, 3, 3)], precision)
+    with pytest.raises(ExportFailed, match=f"exit 2: the {precision} segments"):
+        check([ExitGap(1, close, 3, 3), ExitGap(2, far, 3, 3)], precision)
 
 
 def test_summary_counts_rows_once_and_agreement_over_all_exits() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import onnx_ir as ir
-import onnxruntime as ort
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from export.checks.contract import Port
 from export.graph import translation
 from export.graph.trace import trace
-from serve.runtime.ort_session import plain_options
+from tests.export.support.graphs import open_graph
 
 HIDDEN = Port("hidden", ir.DataType.FLOAT, ("rows", "width"))
 OUT = Port("out", ir.DataType.FLOAT, ("rows", "width"))
@@ -40,11 +39,7 @@ def traced(layer: nn.Module) -> ir.Model:
 
 
 def answer(model: ir.Model, hidden: Tensor) -> Tensor:
-    content = ir.to_proto(model).SerializeToString()
-    session = ort.InferenceSession(
-        content, plain_options(num_threads=1), providers=["CPUExecutionProvider"]
-    )
-    return torch.from_numpy(session.run(None, {"hidden": hidden.numpy()})[0])
+    return torch.from_numpy(open_graph(model).run(None, {"hidden": hidden.numpy()})[0])
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime as ort
 
 from export.graph.unpacked_attention import unpack_attention
+from tests.export.support.graphs import open_graph
 
 # Two heads of width 2. The fusion joins large weights by a node, as here.
 MODEL = """
@@ -33,9 +33,7 @@ def run(given: ir.Model) -> np.ndarray:
     generator = np.random.default_rng(1)
     shapes = {"hidden": (3, 5, 4), "bias": (1, 2, 5, 5)}
     inputs = {n: generator.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
-    content = ir.to_proto(given).SerializeToString()
-    session = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)[0]
+    return open_graph(given).run(None, inputs)[0]
 
 
 def test_merged_products_become_three_and_scale_and_bias_stay() -> None:

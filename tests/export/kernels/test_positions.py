@@ -2,10 +2,10 @@
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime as ort
 import pytest
 
 from export.kernels.positions import slice_positions
+from tests.export.support.graphs import open_graph
 
 # Ten positions of width 4, as BERT looks them up; how they are numbered is for each test to say.
 MODEL = """
@@ -36,9 +36,7 @@ def model(
 def run(given: ir.Model, tokens: int) -> np.ndarray:
     generator = np.random.default_rng(tokens)
     words, types = (generator.standard_normal((3, tokens, 4)).astype(np.float32) for _ in "ab")
-    content = ir.to_proto(given).SerializeToString()
-    session = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
-    return session.run(None, {"words": words, "types": types})[0]
+    return open_graph(given).run(None, {"words": words, "types": types})[0]
 
 
 def ops(given: ir.Model) -> list[str]:

@@ -5,11 +5,11 @@ from collections import Counter
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 from onnx import TensorProto
 
 from export.precision.half import halve
 from serve.bundle.loader import Bundle
+from tests.export.support.graphs import open_graph
 
 
 def graphs(bundle: Bundle) -> list[onnx.GraphProto]:
@@ -50,19 +50,13 @@ def test_only_pooled_vectors_are_cast(half_bundle: Bundle) -> None:
 
 
 def test_a_mean_of_the_largest_values_does_not_overflow(half_bundle: Bundle) -> None:
-    session = ort.InferenceSession(half_bundle.head_paths("fp16")[0])
+    session = open_graph(half_bundle.head_paths("fp16")[0])
     hidden = np.full((1, 64, 32), 60000, np.float16)
     shares = np.full((1, 64, 1), 1 / 64, np.float16)
     (logits,) = session.run(None, {"hidden": hidden, "shares": shares})
     (first,) = session.run(None, {"hidden": hidden[:, :1], "shares": shares[:, :1] * 64})
     assert np.isfinite(logits).all()
     np.testing.assert_allclose(logits, first, rtol=1e-3)
-
-
-def test_every_exit_is_close_to_the_model(half_bundle: Bundle) -> None:
-    parity = half_bundle.manifest.variants["fp16"].parity
-    assert 1e-5 < parity.max_logit_error < 2e-2
-    assert parity.label_agreement == 1.0
 
 
 def test_a_filter_that_half_cannot_hold_stays_finite() -> None:
@@ -99,7 +93,7 @@ def test_angles_stay_full() -> None:
     )
     onnx_model = ir.to_proto(segment)
     segment = ir.from_proto(onnx.shape_inference.infer_shapes(onnx_model))
-    session = ort.InferenceSession(ir.to_proto(halve(segment)).SerializeToString())
+    session = open_graph(halve(segment))
     found = session.run(["hidden_out"], {"hidden": np.ones((2, 2), np.float16)})[0]
     assert found.dtype == np.float16
     exact = 1.5 * np.cos(np.array([499, 500]) * 0.7)

@@ -1,14 +1,13 @@
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
 from export.precision.quantize import per_column, quantize
 from serve.bundle.loader import Bundle
-from serve.runtime.ort_session import plain_options
 from tests.export.conftest import OpenChain
+from tests.export.support.graphs import open_graph
 
 
 def test_scales_are_per_column_and_reach_the_largest_weight() -> None:
@@ -17,12 +16,6 @@ def test_scales_are_per_column_and_reach_the_largest_weight() -> None:
     assert codes.dtype == np.int8
     np.testing.assert_array_equal(codes, [[64, -127, 0], [-127, 64, 0]])
     np.testing.assert_allclose(codes * scales, weights, atol=0.21)
-
-
-def test_no_code_is_minus_128() -> None:
-    weights = np.random.default_rng(0).standard_normal((500, 40)).astype(np.float32)
-    codes, _ = per_column(weights)
-    assert codes.min() == -127
 
 
 def test_layers_poolers_and_words_are_int8_and_classifiers_fp32(bundle: Bundle) -> None:
@@ -100,10 +93,7 @@ def activated_product(operator: str) -> ir.Model:
 
 
 def run(model: ir.Model, activation: np.ndarray) -> np.ndarray:
-    content = ir.to_proto(model).SerializeToString()
-    options = plain_options(num_threads=1)
-    session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": activation})[0]
+    return open_graph(model).run(None, {"x": activation})[0]
 
 
 @pytest.mark.parametrize("row", ["zeros", "tiny", "huge", "spike"])
@@ -129,3 +119,14 @@ def test_int8_answers_like_fp32(open_chain: OpenChain) -> None:
     for one, other in zip(exact, coarse, strict=True):
         agreement = np.mean(one.logits.argmax(1) == other.logits.argmax(1))
         assert agreement >= 0.97
+
+
+def test_a_loud_mate_does_not_coarsen_a_quiet_row(open_chain: OpenChain) -> None:
+    chain = open_chain("int8")
+    generator = np.random.default_rng(1)
+    hidden = generator.standard_normal((2, 8, 32)).astype(np.float32)
+    hidden[1] *= 1e4
+    keep, mask = np.arange(2), np.ones((2, 8), np.int64)
+    together = chain.advance(1, hidden, keep, mask)
+    alone = chain.advance(1, hidden[:1], keep[:1], mask[:1])
+    np.testing.assert_array_equal(together.hidden[0], alone.hidden[0])

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
-from serve.runtime.ort_session import plain_options
+from tests.export.support.graphs import open_graph
 
 Array = NDArray[np.float32]
 
@@ -24,11 +23,7 @@ class Chain:
     """Bare sessions over a bundle's segments, each run for all rows."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        options = plain_options(num_threads=2)
-        self.sessions = [
-            ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-            for path in paths
-        ]
+        self.sessions = [open_graph(path) for path in paths]
 
     def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> list[Depth]:
         """Return hidden states and logits after every segment."""

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import onnx_ir as ir
 import onnxruntime as ort
 from numpy.typing import NDArray
 
 from export.chain.gpu_segments import GpuSegment
 from serve.runtime.step_inputs import attention_lengths, shares
+from tests.export.support.graphs import open_graph
 
 _ELEMENTS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
@@ -25,7 +25,7 @@ class GpuGraphs:
     """Sessions over bodies and heads."""
 
     def __init__(self, segments: Sequence[GpuSegment]) -> None:
-        self._sessions = [(_open(body), _open(head)) for body, head in segments]
+        self._sessions = [(open_graph(body), open_graph(head)) for body, head in segments]
 
     def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> list[Run]:
         """Run all rows through all segments."""
@@ -38,11 +38,6 @@ class GpuGraphs:
             (feeds["hidden"],) = _run(body, feeds)
             found.append(Run(feeds["hidden"], _run(head, feeds)))
         return found
-
-
-def _open(model: ir.Model) -> ort.InferenceSession:
-    content = ir.to_proto(model).SerializeToString()
-    return ort.InferenceSession(content, providers=["CPUExecutionProvider"])
 
 
 def _run(session: ort.InferenceSession, feeds: dict[str, NDArray]) -> list[NDArray]:
