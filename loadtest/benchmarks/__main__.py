@@ -1,7 +1,7 @@
 """Offramp beside the servers that people use, on one machine, with the same requests.
 
 Each server gets one core and one thread, the load another core. Rounds go in opposite order. What
-is measured stays in `cells.jsonl`, so the command goes on where it was stopped.
+is measured stays in a file, so the command goes on where it was stopped.
 """
 
 import argparse
@@ -48,12 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--only", default="", help="suite/contender with this in it")
     parser.add_argument("--first", action="store_true", help="the first table alone")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each load (8)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each load (5)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--texts", type=int, default=872, help="at most (872)")
     python = _SYSTEM if Path(_SYSTEM).exists() else sys.executable
     parser.add_argument("--python", default=python, help="makes the peers' environments")
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"))
+    parser.add_argument("--cells", type=Path, help="figures, each a line (OUT/cells.jsonl)")
     parser.add_argument("--page", type=Path, help="the page to write (OUT/benchmarks.md)")
     parser.add_argument("--readme", type=Path, help="whose table to write, between its marks")
     options, console = parser.parse_args(arguments), Console()
@@ -68,7 +69,7 @@ def _benchmarks(options: argparse.Namespace, console: Console) -> int:
         text(f"{minutes:3d}:{seconds:02d}  {line}")
 
     settings = {"seconds": options.seconds, "texts": options.texts}
-    cells = Cells(options.out / "cells.jsonl", settings)
+    cells = Cells(options.cells or options.out / "cells.jsonl", settings)
     run = Run(cells, share_cores(1), options.seconds, report)
     suites = list(_suites(options, report))
     missing = (

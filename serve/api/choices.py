@@ -83,10 +83,10 @@ def followed_by(request: Request, classifier: Classifier) -> Live:
         if key is not None and not key.may("read"):
             sticky = None
         rollout = live.entry.running
-        # Clients choose their requests' ids, and one that tries values would choose its arm.
-        dealt_by = f"sticky/{sticky}" if sticky else f"request/{new_request_id()}"
-        if live.candidate and rollout and rollout.takes(dealt_by):
-            live = live.candidate
+        if live.candidate and rollout:
+            # Clients choose their requests' ids, and one that tries values would choose its arm.
+            dealt_by = f"sticky/{sticky}" if sticky else f"request/{new_request_id()}"
+            live = live.candidate if rollout.takes(dealt_by) else live
         request.followed[classifier.policy] = live
     request.arm = classifier.rollout.traffic(live.arm) if live.arm else None
     return live
@@ -247,9 +247,9 @@ def check_locks(request: Request, classifier: Classifier, asked: ClassifyRequest
     if (
         asked.flag is not None
         or asked.windows is not None
-        or asked.truncate
         or asked.aggregation is not None
         or asked.special_tokens is not None
+        or (asked.truncate and followed_by(request, classifier).applied.reads_all)
     ):
         Locks(request, classifier, asked, guardrail=False).check(asked)
 

@@ -26,6 +26,7 @@ class AppliedPolicy:
         named: what the default and each profile have become. Where a target cannot be had on
             this machine, it is the nearest rung.
         has_flag: whether any profile has one.
+        reads_all: whether any profile has a flag or windows, so that it may read whole texts.
         faster: where requests go while the queue is long; None where they stay as they are.
         unkept: which targets cannot be had here, although another machine could have them.
     """
@@ -47,7 +48,9 @@ class AppliedPolicy:
         for name in self._flagging.named if self._flagging else ():
             if self.named[name].settings.flag:
                 self._take_flagging(name)
-        self.has_flag = any(chosen.settings.flag for chosen in self.named.values())
+        settings = [chosen.settings for chosen in self.named.values()]
+        self.has_flag = any(each.flag for each in settings)
+        self.reads_all = self.has_flag or any(each.windows is not None for each in settings)
         self.faster: FasterRungs | None = None
         if policy.overload:
             self.faster = FasterRungs(policy, policy.overload, ladder, self.named.values())
