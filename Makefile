@@ -127,7 +127,7 @@ nightly: $(INSTALLED) ## what pages and image steps say, run; thousands of rando
 loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it; report in build/loadtest
 	@$(BIN)/python -m loadtest.load $(BUNDLE) $(ARGS)
 
-benchmarks: $(MANIFEST) ## Offramp beside other servers (80 minutes, two idle cores; goes on after Ctrl-C)
+benchmarks: $(MANIFEST) ## Offramp beside other servers (50 minutes, two idle cores; goes on after Ctrl-C)
 	@$(BIN)/python -m loadtest.benchmarks --data $(DATA) $(ARGS)
 
 chaos: $(MANIFEST) ## break, change and overload a server, and explain what clients see (a quarter of an hour)

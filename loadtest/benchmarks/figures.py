@@ -16,9 +16,9 @@ class Span(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return shown(self.mean) + (
-            f" ({shown(self.low)}-{shown(self.high)})" if self.low != self.high else ""
-        )
+        furthest = max(self.high - self.mean, self.mean - self.low)
+        digits = f"{furthest:.0f}" if furthest >= 10 else f"{furthest:.2g}"
+        return shown(self.mean) + (f"±{digits}" if furthest else "")
 
 
 def shown(figure: float) -> str:
@@ -106,6 +106,22 @@ def span(cells: Cells, suite: str, contender: str, column: Column) -> Span | Non
     return Span(mean(found), min(found), max(found)) if found else None
 
 
+def num_rounds(cells: Cells) -> int:
+    """Return how many rounds there were, of the contenders with most."""
+    return 1 + max(key.round for key in cells.by_key)
+
+
+def differences(cells: Cells) -> Sequence[float]:
+    """Return by what share throughput differs between the first and the last half of the rounds."""
+    half = num_rounds(cells) // 2
+    speeds: dict[tuple[str, str, str], tuple[list[float], list[float]]] = {}
+    for key, cell in cells.by_key.items():
+        if key.load in (SPEED_16.load, SPEED_64.load):
+            halves = speeds.setdefault((key.suite, key.contender, key.load), ([], []))
+            halves[key.round >= half].append(cell[SPEED_16.field])
+    return [abs(mean(last) / mean(first) - 1) for first, last in speeds.values() if first and last]
+
+
 def measured(cells: Cells) -> Mapping[str, Sequence[str]]:
     """Return the contenders of each suite: peers first, the fastest at the top."""
     suites: dict[str, dict[str, None]] = {}
@@ -163,10 +179,13 @@ def bars(cells: Cells) -> Iterator[tuple[Bar, Beside, bool]]:
 
 
 def losses(cells: Cells) -> Iterator[tuple[str, str, Column, Beside]]:
-    """Yield each figure in which a peer with the same labels is ahead by more than both ranges."""
-    for suite in measured(cells):
+    """Yield each figure in which a peer with the same labels is ahead by more than both ranges.
+
+    Of suites beside the first these are the figures of the first table.
+    """
+    for place, suite in enumerate(measured(cells)):
         for own in (NEVER, BALANCED):
-            for column in (*COLUMNS, *OTHERS):
+            for column in (*COLUMNS, *(() if place else OTHERS)):
                 found = beside(cells, suite, own, column)
                 if not found:
                     continue

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from loadtest.benchmarks import template
 from loadtest.benchmarks.cells import Cells
@@ -22,10 +23,12 @@ from loadtest.benchmarks.figures import (
     Column,
     bars,
     beside,
+    differences,
     is_own,
     left_out,
     losses,
     measured,
+    num_rounds,
     shown,
     span,
 )
@@ -35,6 +38,7 @@ from models.quality.page import table
 
 BEGIN, END = "<!-- from `make benchmarks` -->", "<!-- end -->"
 _QUALITY = (SAME, ACCURACY, LAYERS)
+_TWO_RUNS = 4  # rounds
 _MEANS = (*_QUALITY, CPU, *OTHERS)  # columns without ranges
 
 
@@ -61,8 +65,11 @@ def whole_page(cells: Cells, contenders: Mapping[str, Contender]) -> str:
         f"![Answers within a bound on p99]({IN_TIME})\n" if in_time else "",
         *_losing(cells),
         template.BIASED,
-        template.HOW.format(seconds=checked[0]["seconds"]),
+        template.HOW.format(seconds=checked[0]["seconds"], rounds=num_rounds(cells)),
     ]
+    if num_rounds(cells) >= _TWO_RUNS:
+        found = [100 * each for each in differences(cells)]
+        parts.append(template.AGAIN.format(median=median(found), most=max(found)))
     if in_time:
         parts.append(f"## Other loads\n\n{figures_table(cells, first, OTHERS)}\n")
     for suite in others:

@@ -6,12 +6,15 @@ INTRO = """# Benchmarks
 
 This command measures and writes this page. `sst2-minilm` is the shipped model, six layers in int8,
 on SST-2's dev set, one text a request. Each server has one core and one thread, the load another
-core. `same label`: answers that are the whole model's. In brackets: the range over the rounds.
+core. `same label`: answers that are the whole model's. After ±: the round furthest off.
 """
 LOSE = """## Where we lose
 
 What we want of the first tables, in figures over the best peer's. Only peers with at least
 98.5 % of the whole model's labels count. Bold: not reached.
+"""
+AGAIN = """The later half of the rounds, a second run, gave throughputs that differ from the first's by
+{median:.0f} % in the median, by {most:.0f} % at most.
 """
 BEHIND = """Other figures in which a peer is ahead by more than both ranges (in brackets the best):
 """
@@ -31,9 +34,9 @@ caches and memory bandwidth. Our rules were chosen on the dev set, and certified
 """
 HOW = """## How it is measured
 
-Contenders are started in turn, in opposite order in each round. Labels are checked, two seconds
-warm up, then each load runs for {seconds:g} s. Closed loop: each of so many clients sends when its
-last answer came. Open loop: the highest Poisson rate whose p99, from when a request was due, stays
+Contenders are started in turn, in {rounds} rounds of opposite order. Labels are checked, two
+seconds warm up, then each load runs for {seconds:g} s. Closed loop: each of so many clients sends
+when its last answer came. Open loop: the highest Poisson rate whose p99, from when a request was due, stays
 in the bound, by bisection. Processor time and memory are those of all the server's processes.
 [load-testing.md](load-testing.md#comparison-with-other-servers) has the options.
 """
