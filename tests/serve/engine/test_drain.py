@@ -1,6 +1,8 @@
 """Retry-After against what the engine's scheduler takes on a simulated device."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from serve.engine.cost_model import SegmentCost
 from tests.serve.support.simulated_engine import CPU, DEPTH, GPU, SimulatedEngine, rows_of
@@ -42,3 +44,15 @@ def test_a_device_that_is_slower_or_faster_than_its_costs_is_seen_after_a_second
     stated_s, began_s = simulated.admission.seconds, simulated.now_s
     simulated.run()
     assert 0.5 <= stated_s / (simulated.now_s - began_s) <= 2
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 512), min_size=100, max_size=400), st.sampled_from([CPU, GPU]))
+def test_any_mixture_of_lengths_is_estimated_within_a_factor_of_two(
+    lengths: list[int], cost: SegmentCost
+) -> None:
+    simulated = SimulatedEngine(cost)
+    simulated.add(rows_of(lengths, DEPTH))
+    stated_s = simulated.admission.seconds
+    simulated.run()
+    assert 0.5 <= stated_s / simulated.now_s <= 2

@@ -10,11 +10,12 @@ import pytest
 from serve.engine.cost_model import GUESS, SegmentCost
 from serve.engine.row import Answer
 from serve.engine.runner import Hidden, Ids, StepOutput
-from serve.errors import Cancelled, DeadlineExceeded
+from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
 from serve.rules.criterion import Reason
 from tests.serve.support.core_bench import CoreBench
 from tests.serve.support.fake_runner import fake_row
+from tests.serve.support.lost_device import ILLEGAL_ADDRESS
 
 EXITS = (1, 2, 3, 4, 5, 6)
 UNSURE = (0.0, 0.1)
@@ -144,3 +145,28 @@ def test_a_row_that_needs_more_than_one_exits_logits_goes_as_a_batch(
     bench = bench_of()
     assert bench.step(fake_row(1, rule=rule, **fields)) == []
     assert len(bench.runner.runs) == 1
+
+
+def test_device_that_is_lost_on_the_way_ends_the_engine() -> None:
+    def heads(key: int, index: int) -> tuple[float, float]:
+        raise RuntimeError(ILLEGAL_ADDRESS)
+
+    bench = bench_of()
+    bench.runner._heads = heads
+    with pytest.raises(RuntimeError, match="CUDA failure 700"):
+        bench.step(fake_row(1))
+
+
+def test_segment_that_fails_on_the_way_gives_the_row_its_error() -> None:
+    bench = bench_of()
+    step = bench.runner.advance
+
+    def break_down(index: int, *arguments: object) -> object:
+        if index == 3:
+            raise RuntimeError("broken")
+        return step(index, *arguments)  # type: ignore[arg-type]
+
+    bench.runner.advance = break_down  # type: ignore[method-assign, assignment]
+    ((_, error),) = bench.step(fake_row(1, rule=EntropyRule(threshold=0.3)))
+    assert isinstance(error, ModelFailure)
+    assert not bench.core
