@@ -130,7 +130,7 @@ _PEERS = (
     ),
     Contender(
         "OpenVINO + FastAPI",
-        f"the same batches; NNCF's int8, one stream, {_BATCH}",
+        "FastAPI's; NNCF's int8, one stream",
         "https://docs.openvino.ai/2025/openvino-workflow/model-optimization-guide/"
         "quantizing-models-post-training/basic-quantization-flow.html",
         environment="openvino",
@@ -195,7 +195,7 @@ _PEERS = (
     Contender("transformers pipeline", "none", file="pipeline", exact=SAME_WEIGHTS),
     Contender(
         "Model2Vec",
-        f"the batches of FastAPI's; distilled from this encoder, trained on SST-2, {_BATCH}",
+        "FastAPI's; distilled from this encoder, trained on SST-2",
         "https://minish.ai/packages/model2vec/training/",
         environment="model2vec",
         exact=SAME_TASK,

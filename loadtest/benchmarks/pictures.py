@@ -75,7 +75,7 @@ def _in_time(axes: Axes, cells: Cells, suite: str, names: Sequence[str]) -> None
     axes.set(xscale="log", xlabel="texts/s, Poisson arrivals; not shown: bound not kept")
     axes.grid(axis="y", linewidth=0.3)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.legend(loc="lower right")
+    axes.legend(loc="center right")
 
 
 def _color(name: str) -> str:

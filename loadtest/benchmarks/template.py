@@ -6,15 +6,14 @@ INTRO = """# Benchmarks
 
 This command measures and writes this page. `sst2-minilm` is the shipped model, six layers in int8,
 on SST-2's dev set, one text a request. Each server has one core and one thread, the load another
-core. `same label`: answers that are the whole model's. After ±: the round furthest off.
+core. `same label`: as the whole model's. After ±: the round furthest off.
 """
 LOSE = """## Where we lose
 
-What we want of the first tables, in figures over the best peer's. Only peers with at least
-98.5 % of the whole model's labels count. Bold: not reached.
+What we want over the best peer with at least 98.5 % of the whole model's labels. Bold: not reached.
 """
-AGAIN = """The later half of the rounds, a second run, gave throughputs that differ from the first's by
-{median:.0f} % in the median, by {most:.0f} % at most.
+AGAIN = """The later half of the rounds, a second run, gave throughputs that differ from the first's
+by {median:.0f} % in the median, by {most:.0f} % at most.
 """
 BEHIND = """Other figures in which a peer is ahead by more than both ranges (in brackets the best):
 """
@@ -36,8 +35,9 @@ HOW = """## How it is measured
 
 Contenders are started in turn, in {rounds} rounds of opposite order. Labels are checked, two
 seconds warm up, then each load runs for {seconds:g} s. Closed loop: each of so many clients sends
-when its last answer came. Open loop: the highest Poisson rate whose p99, from when a request was due, stays
-in the bound, by bisection. Processor time and memory are those of all the server's processes.
+when its last answer came. Open loop: the highest Poisson rate whose p99, from when a request was
+due, stays in the bound, by bisection. Processor time and memory are those of all the server's
+processes.
 [load-testing.md](load-testing.md#comparison-with-other-servers) has the options.
 """
 WRITTEN = """## What a person writes, and settings
