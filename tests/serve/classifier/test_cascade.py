@@ -213,7 +213,7 @@ def test_a_client_that_leaves_takes_its_text_with_it(
 
 def test_a_deadline_behind_the_small_model_leaves_with_its_answer(served: Served) -> None:
     with held(served.large):
-        asked = served.soon(["w1 w2"], UNSURE, timeout_ms=200)
+        asked = served.soon(["w1 w2"], UNSURE, timeout_ms=2000)
         until(lambda: served.large.backlog.rows == 1)
         (row,) = served.large._unanswered
         until(lambda: Engine.clock() > row.deadline_s)
