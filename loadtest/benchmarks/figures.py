@@ -106,18 +106,18 @@ def span(cells: Cells, suite: str, contender: str, column: Column) -> Span | Non
     return Span(mean(found), min(found), max(found)) if found else None
 
 
-def num_rounds(cells: Cells) -> int:
-    """Return how many rounds there were, of the contenders with most."""
-    return 1 + max(key.round for key in cells.by_key)
+def num_rounds(cells: Cells, suite: str) -> int:
+    """Return how many rounds a suite had, of the contenders with most."""
+    return 1 + max(key.round for key in cells.by_key if key.suite == suite)
 
 
-def differences(cells: Cells) -> Sequence[float]:
+def differences(cells: Cells, suite: str) -> Sequence[float]:
     """Return by what share throughput differs between the first and the last half of the rounds."""
-    half = num_rounds(cells) // 2
-    speeds: dict[tuple[str, str, str], tuple[list[float], list[float]]] = {}
+    half = num_rounds(cells, suite) // 2
+    speeds: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
     for key, cell in cells.by_key.items():
-        if key.load in (SPEED_16.load, SPEED_64.load):
-            halves = speeds.setdefault((key.suite, key.contender, key.load), ([], []))
+        if key.suite == suite and key.load in (SPEED_16.load, SPEED_64.load):
+            halves = speeds.setdefault((key.contender, key.load), ([], []))
             halves[key.round >= half].append(cell[SPEED_16.field])
     return [abs(mean(last) / mean(first) - 1) for first, last in speeds.values() if first and last]
 

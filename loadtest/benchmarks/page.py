@@ -65,11 +65,14 @@ def whole_page(cells: Cells, contenders: Mapping[str, Contender]) -> str:
         f"![Answers within a bound on p99]({IN_TIME})\n" if in_time else "",
         *_losing(cells),
         template.BIASED,
-        template.HOW.format(seconds=checked[0]["seconds"], rounds=num_rounds(cells)),
+        template.HOW.format(
+            seconds=checked[0]["seconds"],
+            rounds=", ".join(f"{suite} {num_rounds(cells, suite)}" for suite in measured(cells)),
+        ),
     ]
-    if num_rounds(cells) >= _TWO_RUNS:
-        found = [100 * each for each in differences(cells)]
-        parts.append(template.AGAIN.format(median=median(found), most=max(found)))
+    if num_rounds(cells, first) >= _TWO_RUNS:
+        found = [100 * each for each in differences(cells, first)]
+        parts.append(template.AGAIN.format(suite=first, median=median(found), most=max(found)))
     if in_time:
         parts.append(f"## Other loads\n\n{figures_table(cells, first, OTHERS)}\n")
     for suite in others:

@@ -12,8 +12,8 @@ LOSE = """## Where we lose
 
 What we want over the best peer with at least 98.5 % of the whole model's labels. Bold: not reached.
 """
-AGAIN = """The later half of the rounds, a second run, gave throughputs that differ from the first's
-by {median:.0f} % in the median, by {most:.0f} % at most.
+AGAIN = """The later half of the rounds of {suite}, a second run, gave throughputs that differ from
+the first's by {median:.0f} % in the median, by {most:.0f} % at most.
 """
 BEHIND = """Other figures in which a peer is ahead by more than both ranges (in brackets the best):
 """
@@ -24,7 +24,7 @@ Yes: we wrote this server and chose texts and loads. Against that:
 * Every peer gets the same int8 graph, tokenizer and padding by length, and batches as its
   documentation says. (Other weights: the pipeline's are fp32, OpenVINO's int8 is NNCF's, Model2Vec
   is another model.) The peers' files and pinned packages are in `loadtest/benchmarks/peers`;
-  whoever knows a peer better may mend them.
+  corrections are welcome.
 * A server whose labels are not the whole model's is not measured, and quality stands beside speed.
 * The losses above are computed, not chosen.
 
@@ -33,11 +33,10 @@ caches and memory bandwidth. Our rules were chosen on the dev set, and certified
 """
 HOW = """## How it is measured
 
-Contenders are started in turn, in {rounds} rounds of opposite order. Labels are checked, two
-seconds warm up, then each load runs for {seconds:g} s. Closed loop: each of so many clients sends
-when its last answer came. Open loop: the highest Poisson rate whose p99, from when a request was
-due, stays in the bound, by bisection. Processor time and memory are those of all the server's
-processes.
+Contenders are started in turn, in rounds of opposite order ({rounds}).
+Labels are checked, two seconds warm up, then each load runs for {seconds:g} s. Closed loop: each
+client sends when its last answer came. Open loop: the highest Poisson rate whose p99, from when a
+request was due, stays in the bound, by bisection. Processor time and memory: of all processes.
 [load-testing.md](load-testing.md#comparison-with-other-servers) has the options.
 """
 WRITTEN = """## What a person writes, and settings

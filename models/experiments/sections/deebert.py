@@ -26,7 +26,8 @@ _ABOUT = (
     "The entropy threshold is that which runs so much fewer layers as the paper saved time. Our "
     "time is that of a lone text of the data's mean length in fp32, as the server measures it for "
     "each exit. Accuracy is less full depth's. DeeBERT's points are of BERT-base, trained in two "
-    "stages, on GLUE's test sets (F1 for MRPC). RoBERTa-base is not tried."
+    "stages, on GLUE's test sets (F1 for MRPC). RoBERTa-base is not tried: "
+    "no package of the registries that the models come from holds a RoBERTa encoder."
 )
 _LOST = Column("accuracy, points", digits=2, signed=True)
 _HEAD = ("model", "layers saved %", "time saved %", _LOST, "DeeBERT, points")

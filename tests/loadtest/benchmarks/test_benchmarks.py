@@ -101,6 +101,16 @@ def test_page_without_this_server_claims_no_victory(tmp_path: Path) -> None:
     assert not readme_table(alone)
 
 
+def test_page_says_how_far_a_second_run_is_from_the_first(cells: Cells) -> None:
+    cells.add(Key("sst2-mpnet", "mosec", 0, CHECK), LABELS)
+    assert "a second run" not in whole_page(cells, {})
+    for round_, speed in ((2, 545.0), (3, 565.0)):  # 510 and 500 in the first two
+        cells.add(Key(MAIN, "mosec", round_, "closed 16 x 1"), CLOSED | {"per_second": speed})
+    text = whole_page(cells, {})
+    assert f"({MAIN} 4, sst2-mpnet 1)" in text
+    assert "by 10 % in the median, by 10 % at most" in text
+
+
 def test_page_of_all_contenders_is_whole_and_short(cells: Cells, tmp_path: Path) -> None:
     described = {each.name: each for each in peers(tmp_path, {})}
     described |= {each.name: each for each in offramp(tmp_path, ("balanced", "fast"))}
